@@ -1,0 +1,61 @@
+package mirror
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+
+	"pgmirror/pgcdc"
+)
+
+// LSN is a byte position in PostgreSQL's write-ahead log.
+type LSN = pglogrepl.LSN
+
+// Source is the PostgreSQL database that is mirrored. *pgcdc.Source satisfies it.
+// Errors for which pgcdc.IsRetryable holds are worth another try; all others need a person.
+type Source interface {
+	Identify(ctx context.Context) (pgcdc.Identification, error)
+	// Slot looks the configured slot up.
+	Slot(ctx context.Context) (info pgcdc.SlotInfo, found bool, err error)
+	// CreateSlot makes the configured slot and exports its snapshot, which lives until CloseSnapshot or the connection's end.
+	CreateSlot(ctx context.Context) (pgcdc.ExportedSnapshot, error)
+	CloseSnapshot()
+	// DropSlot removes the configured slot, waiting for a dying owner to leave it; an absent slot is no error.
+	DropSlot(ctx context.Context) error
+	// Look reads the catalogue.
+	Look(ctx context.Context) (*pgcdc.Catalog, error)
+	// Copy sends every row of a table that the exported snapshot sees, in binary where the type allows it. The tuple is
+	// lent until row returns. It ends with pgcdc.ErrRewritten when the relation's storage or columns are no longer the
+	// snapshot's.
+	Copy(ctx context.Context, snapshot pgcdc.ExportedSnapshot, table *pgcdc.Table, row func(pgcdc.Tuple) error) error
+	// Stream sends every commit above from in order, and keepalives between them, until ctx ends or the connection is
+	// lost. It blocks while out is full; the server is answered meanwhile. Nothing is sent on out after it returned.
+	Stream(ctx context.Context, from LSN, binary bool, out chan<- pgcdc.Event) error
+	// Acknowledge tells the server, with the next status, that everything up to lsn is durable here. It never goes back.
+	Acknowledge(lsn LSN)
+	// Received is the end of the WAL that has arrived.
+	Received() LSN
+	// WaitPoint returns an LSN at or above the end of every commit that returned to its client before the call, and sees
+	// to it that the stream passes that LSN soon.
+	WaitPoint(ctx context.Context) (LSN, error)
+}
+
+// Files keeps the small local files that can be rebuilt: FileIndexes.
+type Files interface {
+	// WriteFile writes, fsyncs and renames into place, then fsyncs the directory.
+	WriteFile(path string, data []byte) error
+	// Map maps a file read-only; unmap releases it.
+	Map(path string) (data []byte, unmap func() error, err error)
+	// List names the files of a directory, sorted; an absent directory is empty.
+	List(dir string) ([]string, error)
+	// Remove deletes a file; an absent one is no error.
+	Remove(path string) error
+}
+
+// Clock tells the time.
+type Clock interface {
+	Now() time.Time
+	// After is time.After.
+	After(d time.Duration) <-chan time.Time
+}

@@ -1,0 +1,62 @@
+package mirror
+
+// Status is the document of `pgmirror status --json`. Field names are stable.
+type Status struct {
+	State  string `json:"state"` // starting, copying, streaming, reconnecting, refused
+	Reason string `json:"reason,omitempty"`
+
+	Version      string   `json:"version"`
+	Slot         string   `json:"slot"`
+	Publications []string `json:"publications"`
+	SystemID     string   `json:"system_id"`
+	Timeline     int32    `json:"timeline"`
+
+	ReceivedLSN     string `json:"received_lsn"`
+	AppliedLSN      string `json:"applied_lsn"`
+	VisibleLSN      string `json:"visible_lsn"`
+	DurableLSN      string `json:"durable_lsn"`
+	AcknowledgedLSN string `json:"acknowledged_lsn"`
+	CatalogLSN      string `json:"catalog_lsn"`
+	WindowFloorLSN  string `json:"window_floor_lsn"`
+
+	LastCommitTime    string  `json:"last_commit_time,omitempty"` // RFC 3339, of the newest visible commit
+	FreshnessSeconds  float64 `json:"freshness_seconds"`          // commit on the source to visible here, newest commit
+	SlotRetainedBytes int64   `json:"slot_retained_bytes"`        // WAL that the source keeps for the slot
+	LastCheckpoint    string  `json:"last_checkpoint,omitempty"`  // RFC 3339
+	CheckpointSeconds float64 `json:"checkpoint_seconds"`         // how long the last one took
+	Readers           int     `json:"readers"`                    // open read states
+
+	Memory MemoryStatus  `json:"memory"`
+	Tables []TableStatus `json:"tables"`
+}
+
+// MemoryStatus is resident memory by kind, in bytes.
+type MemoryStatus struct {
+	Batches    int64 `json:"batches_bytes"`
+	MemIndex   int64 `json:"mem_index_bytes"`
+	FileIndex  int64 `json:"file_index_bytes"` // mapped
+	Visibility int64 `json:"visibility_bytes"`
+	Limit      int64 `json:"limit_bytes"`
+}
+
+// TableStatus is one table's part of Status.
+type TableStatus struct {
+	Name       string `json:"name"`  // schema.table
+	State      string `json:"state"` // streaming, copying, failed
+	InsertOnly bool   `json:"insert_only,omitempty"`
+	Error      string `json:"error,omitempty"`
+	ErrorLSN   string `json:"error_lsn,omitempty"`
+	ErrorKey   string `json:"error_key,omitempty"`
+	ErrorCol   string `json:"error_column,omitempty"`
+	Remedy     string `json:"remedy,omitempty"`
+
+	Rows            int64  `json:"rows"` // live
+	Files           int    `json:"files"`
+	Bytes           int64  `json:"bytes"` // of its files
+	MemoryRows      int64  `json:"memory_rows"`
+	MemoryBytes     int64  `json:"memory_bytes"`
+	DeletedRows     int64  `json:"deleted_rows"`              // dead rows still in files and batches
+	Unrepresentable int64  `json:"unrepresentable,omitempty"` // values stored as NULL by on_unrepresentable: null
+	DurableLSN      string `json:"durable_lsn"`
+	CopiedRows      int64  `json:"copied_rows,omitempty"`
+}

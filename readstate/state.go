@@ -1,0 +1,98 @@
+package readstate
+
+import (
+	"context"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/jackc/pglogrepl"
+
+	"pgmirror/deletion"
+)
+
+// LSN is a byte position in PostgreSQL's write-ahead log.
+type LSN = pglogrepl.LSN
+
+// TableName names a mirrored table as the source does; both parts keep their case.
+type TableName struct {
+	Schema string `json:"schema"`
+	Name   string `json:"name"`
+}
+
+// State is what one statement may read: every table at LSN. It keeps the files and batches it names alive until Release.
+// Its methods may be called by several goroutines.
+type State struct {
+	LSN    LSN
+	Pinned time.Time
+	Tables []*Table // sorted by schema and name; tables that cannot be read at LSN are here with Err set
+	// Release gives up the pin; calling it again does nothing. Never nil.
+	Release func()
+}
+
+// Table is one table of a State.
+type Table struct {
+	Name TableName
+	// Schema is the table's at State.LSN: the source's columns in the source's order, each with its Iceberg field id under
+	// the metadata key FieldIDKey. The hidden LSN column is not in it.
+	Schema *arrow.Schema
+	// Err is why the table cannot be read at this LSN (failed, copying, …) with what to do about it; empty when it can.
+	Err     string
+	Files   []File
+	Batches []Batch
+}
+
+// FieldIDKey is the Arrow field metadata key that carries a column's Iceberg field id, also inside lists.
+const FieldIDKey = "PARQUET:field_id"
+
+// File is a Parquet file. Rows that the state may not see, cut-offs included, are in Deleted.
+type File struct {
+	Path    string
+	Rows    int64
+	Bytes   int64
+	Deleted *deletion.Vector // frozen; nil when every row is visible
+}
+
+// Batch is rows still in memory: the first Rows rows of a memory batch, without those in Deleted.
+type Batch struct {
+	// ID names the batch within the life of the process that serves it; row k of a batch never changes.
+	ID      uint64
+	Sealed  bool
+	Rows    int
+	Deleted *deletion.Vector // frozen; nil when every one of the Rows rows is visible
+	Columns ColumnReader
+}
+
+// ColumnReader hands out a memory batch's columns. Its methods may be called by several goroutines.
+type ColumnReader interface {
+	// Read returns rows [from, to) of the columns at the given indexes of Table.Schema. The arrays are immutable, live on
+	// the Go heap and need no Release.
+	Read(columns []int, from, to int) ([]arrow.Array, error)
+}
+
+// PinRequest says at which LSN a state is wanted.
+type PinRequest struct {
+	// At asks for exactly this LSN (inside the kept window); 0 asks for the newest.
+	At LSN
+	// WaitLSN waits until everything up to this LSN is visible.
+	WaitLSN LSN
+	// WaitSource waits until everything committed on the source before the call is visible.
+	WaitSource bool
+	// Timeout bounds the wait; 0 means DefaultWait.
+	Timeout time.Duration
+}
+
+// DefaultWait bounds how long a pin waits for its LSN.
+const DefaultWait = 30 * time.Second
+
+// Provider is a running mirror as the socket's server sees it.
+type Provider interface {
+	// Pin makes a state. The caller releases it.
+	Pin(ctx context.Context, req PinRequest) (*State, error)
+	// SearchPath is the source database's, for unqualified names.
+	SearchPath() []string
+	// Status returns the JSON document of `status --json`.
+	Status(ctx context.Context) ([]byte, error)
+	// Call runs one named command (checkpoint, verify, inspect, …) with JSON arguments and a JSON answer. progress, if not
+	// nil, receives lines for people.
+	Call(ctx context.Context, command string, args []byte, progress func(line string)) ([]byte, error)
+}
