@@ -1,0 +1,3 @@
+package pgcdc
+
+type staging struct{}
