@@ -39,7 +39,9 @@ type Type struct {
 	// Unsupported is why the mirror cannot hold this type yet; empty when it can.
 	Unsupported string
 
-	base uint32 // the OID whose send and output functions made the bytes
+	base  uint32     // the OID whose send and output functions made the bytes
+	form  binaryForm // KindText and KindJSON: what the send function writes
+	delim byte       // KindList: what separates the elements in text
 }
 
 // Sink takes one decoded value. Decode calls exactly one of its methods for a scalar, and for a list BeginList, one call

@@ -1,0 +1,202 @@
+package pgcdc
+
+import "strings"
+
+// typeRow is what pg_type (and pg_enum) say of one type.
+type typeRow struct {
+	OID      uint32
+	Name     string // typname
+	Schema   string // the name of typnamespace
+	Kind     byte   // typtype: b base, c composite, d domain, e enum, m multirange, p pseudo, r range
+	Category byte   // typcategory
+	Base     uint32 // typbasetype: what a domain is over
+	BaseMod  int32  // typtypmod: a domain's typmod for its base
+	Elem     uint32 // typelem of a true array (typsubscript = 'array_subscript_handler'::regproc), else 0
+	Delim    byte   // typdelim: between the elements of an array of this type; 0 when it was not read
+	HasSend  bool   // typsend <> 0
+	// EnumLabels holds an enum's labels in order.
+	EnumLabels []string
+}
+
+// binaryForm is what a KindText type's send function writes.
+type binaryForm uint8
+
+const (
+	formUnset    binaryForm = iota
+	formNone                // nothing we read: the stream must be text
+	formVerbatim            // the text itself
+	formJSONB               // a version byte, then the text
+	formChar                // "char": one byte
+	formNumeric
+	formInterval
+	formTimeTZ
+	formInet
+	formMACAddr
+	formBits
+	formUint32
+	formUint64
+	formTID
+	formLSN
+)
+
+// builtinType is how a type whose OID is the same on every server is mirrored. form is used by KindText and KindJSON.
+type builtinType struct {
+	kind Kind
+	form binaryForm
+}
+
+const (
+	oidNumeric = 1700
+	oidBox     = 603
+)
+
+// builtinTypes are the types with a kind or a binary form of their own, by their OID in pg_type.dat. All others are text
+// that only the output function can print.
+var builtinTypes = map[uint32]builtinType{
+	16:         {kind: KindBool},
+	17:         {kind: KindBytea},
+	18:         {KindText, formChar},
+	19:         {KindText, formVerbatim}, // name
+	20:         {kind: KindInt8},
+	21:         {kind: KindInt2},
+	22:         {KindText, formNone}, // int2vector: an array to the catalogue, but printed without braces
+	23:         {kind: KindInt4},
+	25:         {KindText, formVerbatim}, // text
+	26:         {kind: KindOID},
+	27:         {KindText, formTID},
+	28:         {KindText, formUint32}, // xid
+	29:         {KindText, formUint32}, // cid
+	30:         {KindText, formNone},   // oidvector, like int2vector
+	114:        {KindJSON, formVerbatim},
+	142:        {KindText, formVerbatim}, // xml: its declaration names no encoding while client_encoding is UTF8
+	650:        {KindText, formInet},     // cidr
+	700:        {kind: KindFloat4},
+	701:        {kind: KindFloat8},
+	705:        {KindText, formVerbatim}, // unknown
+	774:        {KindText, formMACAddr},  // macaddr8
+	829:        {KindText, formMACAddr},
+	869:        {KindText, formInet},
+	1042:       {KindText, formVerbatim}, // char(n), padded with blanks by both functions
+	1043:       {KindText, formVerbatim}, // varchar
+	1082:       {kind: KindDate},
+	1083:       {kind: KindTime},
+	1114:       {kind: KindTimestamp},
+	1184:       {kind: KindTimestampTZ},
+	1186:       {KindText, formInterval},
+	1266:       {KindText, formTimeTZ},
+	1560:       {KindText, formBits}, // bit
+	1562:       {KindText, formBits}, // varbit
+	oidNumeric: {KindText, formNumeric}, // KindDecimal when its typmod allows
+	1790:       {KindText, formVerbatim}, // refcursor
+	2950:       {kind: KindUUID},
+	3220:       {KindText, formLSN},
+	3802:       {KindJSON, formJSONB},
+	5069:       {KindText, formUint64}, // xid8
+}
+
+// decimalMax is the most digits that Iceberg's decimal holds.
+const decimalMax = 38
+
+// firstNormalOID is where the OIDs of types begin that are not built in (FirstNormalObjectId in access/transam.h).
+const firstNormalOID = 16384
+
+// domainDepthMax bounds the walk down domains over domains, should the catalogue ever hold a circle.
+const domainDepthMax = 100
+
+// whatToDo ends the reasons for not mirroring a type.
+const whatToDo = "; until then take the table out of the publication or store the column as text or jsonb"
+
+// typeCatalog knows a server's types, as one look at its catalogue found them. It never changes.
+type typeCatalog struct {
+	types map[uint32]typeRow
+}
+
+func newTypeCatalog(rows []typeRow) *typeCatalog {
+	c := &typeCatalog{types: make(map[uint32]typeRow, len(rows))}
+	for _, row := range rows {
+		c.types[row.OID] = row
+	}
+	return c
+}
+
+// resolve says how a column of type oid with typmod mod is mirrored; formatted is format_type(oid, mod). The result is
+// new, and is never changed afterwards. Types it cannot hold have Unsupported set and Kind KindInvalid.
+func (c *typeCatalog) resolve(oid uint32, mod int32, formatted string) *Type {
+	t := &Type{OID: oid, Mod: mod, Name: formatted}
+	row, known := c.types[oid]
+	for depth := 0; known && row.Kind == 'd' && depth < domainDepthMax; depth++ {
+		oid, mod = row.Base, row.BaseMod
+		row, known = c.types[oid]
+	}
+	t.base = oid
+	if builtin, ok := builtinTypes[oid]; ok {
+		t.Kind, t.form = builtin.kind, builtin.form
+		if oid == oidNumeric {
+			t.resolveNumeric(mod)
+		}
+		t.BinaryOK = t.form != formNone && (!known || row.HasSend)
+		return t
+	}
+	switch {
+	case !known:
+		t.Unsupported = "type " + formatted + " is not in the catalogue"
+	case row.Elem != 0:
+		c.resolveList(t, row, mod)
+	case row.Kind == 'c':
+		t.Unsupported = "composite types such as " + formatted + " are not mirrored yet" + whatToDo
+	case row.Kind == 'p' || row.Kind == 'd':
+		t.Unsupported = "type " + formatted + " has no values that could be mirrored"
+	case row.Kind == 'b' && (row.Name == "hstore" || row.Name == "vector"):
+		t.Unsupported = "type " + row.Name + " is not mirrored yet" + whatToDo
+	case row.Kind == 'e' || row.Kind == 'b' && row.Name == "citext":
+		t.Kind, t.form, t.BinaryOK = KindText, formVerbatim, row.HasSend
+	default:
+		t.Kind, t.form = KindText, formNone
+	}
+	return t
+}
+
+// resolveNumeric makes a numeric with a suitable typmod a decimal. A typmod holds the precision in its upper half and the
+// scale, which may be negative from PostgreSQL 15 on, in its lowest 11 bits (make_numeric_typmod in numeric.c).
+func (t *Type) resolveNumeric(mod int32) {
+	const header = 4 // VARHDRSZ
+	if mod < header {
+		return
+	}
+	precision := int((mod - header) >> 16 & 0xffff)
+	scale := int((mod-header)&0x7ff^1024) - 1024
+	if precision >= 1 && precision <= decimalMax && scale >= 0 && scale <= precision {
+		t.Kind, t.form = KindDecimal, formUnset
+		t.Precision, t.Scale = precision, scale
+	}
+}
+
+// resolveList makes t a list; an array's typmod is that of its elements.
+func (c *typeCatalog) resolveList(t *Type, row typeRow, mod int32) {
+	name, isArrayName := strings.CutSuffix(t.Name, "[]")
+	elemRow, known := c.types[row.Elem]
+	if !isArrayName { // t is a domain over an array
+		name = elemRow.Name
+	}
+	elem := c.resolve(row.Elem, mod, name)
+	switch {
+	case elem.Unsupported != "":
+		t.Unsupported = elem.Unsupported
+		return
+	case elem.Kind == KindList:
+		t.Unsupported = "arrays of arrays such as " + t.Name + " cannot be mirrored" + whatToDo
+		return
+	}
+	switch {
+	case known && elemRow.Delim != 0:
+		t.delim = elemRow.Delim
+	case elem.base == oidBox:
+		t.delim = ';'
+	case elem.base < firstNormalOID || elem.form == formVerbatim || elemRow.Kind != 'b':
+		t.delim = ','
+	default:
+		t.Unsupported = "the delimiter of " + t.Name + " is not known" + whatToDo
+		return
+	}
+	t.Kind, t.Elem, t.BinaryOK = KindList, elem, elem.BinaryOK
+}
