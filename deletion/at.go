@@ -1,0 +1,154 @@
+package deletion
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/RoaringBitmap/roaring/v2"
+)
+
+// At returns the positions below rows that are deleted at x, or nil if there are none. For any goroutine.
+//
+// The vector is frozen and shared: as long as the answer and rows stay the same, further calls return the same vector and do
+// no work; with newer deletions only those are added to a copy. Every deletion at or below x must have been made before the
+// call. Below Base the error is ErrFolded: the reader's LSN was not held, and what it should see is forgotten.
+func (v *Visibility) At(x LSN, rows uint32) (*Vector, error) {
+	// Loaded before any entry is read: what is published later is looked for again by the next call.
+	added := v.added.Load()
+	last := LSN(v.last.Load())
+	base := v.Base()
+	if x < base {
+		return nil, foldedError(x, base)
+	}
+	found := v.kept(x, last, added)
+	if found == nil {
+		found = &answer{at: x, added: added}
+		if x >= last {
+			found.at, found.complete = max(last, base), true
+		}
+		var err error
+		if found.vector, err = v.read(x, rows); err != nil {
+			return nil, err
+		}
+		found = v.keep(found)
+	}
+	return v.forRows(found, rows), nil
+}
+
+func foldedError(x, base LSN) error {
+	return fmt.Errorf("deleted rows at %s, base %s: %w", x, base, ErrFolded)
+}
+
+// read finds the deletions at x: those of a kept answer below x and what came since, or all from the tiles.
+func (v *Visibility) read(x LSN, rows uint32) (*Vector, error) {
+	older := v.keptBelow(x)
+	if older != nil {
+		newer := v.entriesBetween(older, x)
+		// A fold that went past the kept answer may have taken entries out of our sight.
+		if v.Base() <= older.at {
+			return older.vector.with(newer, rows), nil
+		}
+	}
+	bitmap := v.readTiles(x)
+	if base := v.Base(); x < base { // a tile that we read may have been folded past x
+		return nil, foldedError(x, base)
+	}
+	if bitmap.IsEmpty() {
+		return nil, nil
+	}
+	return (&Vector{rows: rows, bitmap: bitmap}).Freeze(), nil
+}
+
+// entriesBetween lists the rows deleted at or below x that are not in older, in any order.
+func (v *Visibility) entriesBetween(older *answer, x LSN) (rows []uint32) {
+	if x < v.first {
+		return nil
+	}
+	from, to := v.delta(older.at), v.delta(x)
+	for first, c := range v.rows.all() {
+		if c.last.Load() < from {
+			continue
+		}
+		for i := range c.tiles {
+			t := c.tiles[i].Load()
+			if t == nil {
+				continue
+			}
+			for e := range t.entries {
+				if e.delta() < from {
+					break
+				}
+				row := first + uint32(i*tileRows) + uint32(e.offset())
+				if e.delta() <= to && !older.vector.Contains(row) {
+					rows = append(rows, row)
+				}
+			}
+		}
+	}
+	return rows
+}
+
+// delta is lsn as entries hold it; what lies below the segment's first LSN is 0.
+func (v *Visibility) delta(lsn LSN) uint64 {
+	return uint64(max(lsn, v.first) - v.first)
+}
+
+// readTiles reads the deletions at x from every tile.
+func (v *Visibility) readTiles(x LSN) *roaring.Bitmap {
+	all := roaring.New()
+	words := make([]uint64, chunkRows/64)
+	for first, c := range v.rows.all() {
+		clear(words)
+		for i := range c.tiles {
+			t := c.tiles[i].Load()
+			if t == nil {
+				continue
+			}
+			part := words[i*tileWords : (i+1)*tileWords]
+			t.addBaseTo(part)
+			if x >= v.first {
+				t.addEntriesTo(part, v.delta(x))
+			}
+		}
+		container := roaring.FromDense(words, true)
+		if first > 0 {
+			container = roaring.AddOffset64(container, int64(first))
+		}
+		all.Or(container)
+	}
+	return all
+}
+
+// with returns a frozen vector that has rows added to v's, or v itself when there are none. v may be nil.
+func (v *Vector) with(added []uint32, rows uint32) *Vector {
+	if len(added) == 0 {
+		return v
+	}
+	next := &Vector{rows: rows}
+	if v == nil {
+		next.bitmap = roaring.New()
+	} else {
+		next.bitmap = v.bitmap.Clone()
+	}
+	slices.Sort(added)
+	next.bitmap.AddMany(added)
+	return next.Freeze()
+}
+
+// forRows returns the answer's vector for a segment seen with rows rows.
+func (v *Visibility) forRows(a *answer, rows uint32) *Vector {
+	switch {
+	case a.vector == nil || a.vector.rows == rows:
+		return a.vector
+	case a.vector.bitmap.Maximum() < rows:
+		again := *a
+		again.vector = (&Vector{rows: rows, bitmap: a.vector.bitmap}).Freeze()
+		return v.keep(&again).vector
+	}
+	cut := &Vector{rows: rows, bitmap: a.vector.bitmap.Clone()}
+	cut.bitmap.RemoveRange(uint64(rows), 1<<32)
+	if cut.bitmap.IsEmpty() {
+		return nil
+	}
+	return cut.Freeze()
+}
