@@ -1,0 +1,8 @@
+package harness
+
+import "syscall"
+
+// serverProc makes the server end with us even when a test run is killed.
+func serverProc(cred *syscall.Credential) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Credential: cred, Setpgid: true, Pdeathsig: syscall.SIGQUIT}
+}
