@@ -1,0 +1,47 @@
+# make build   bin/pgmirror
+# make test    everything the tests need, and all of them
+# make demo    a throw-away PostgreSQL, mirrored under writes and compared with DuckDB's answers
+# make fmt vet clean
+
+SHELL   := /usr/bin/env bash -o pipefail
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+
+# The race detector watches the pure Go packages. The others link DuckDB's C++, which it does not see, and run servers,
+# which it would slow down several times.
+RACE  := ./pgcdc/... ./globalindex/... ./deletion/... ./readstate/... ./iceberg/... ./mirror/...
+PLAIN := ./cmd/... ./duckdb/... ./test/...
+
+export CGO_ENABLED := 1
+
+.PHONY: build test tools demo fmt vet clean
+
+build:
+	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/pgmirror ./cmd/pgmirror
+
+tools:
+	@test/setup/packages.sh
+	@test/setup/venv.sh >/dev/null
+	@test/setup/interop-java.sh >/dev/null
+
+vet:
+	go vet ./...
+	@bad=$$(git ls-files -z '*.go' | xargs -0 gofmt -l); if [ -n "$$bad" ]; then echo "gofmt -w: $$bad" >&2; exit 1; fi
+
+# Both halves run even if the first fails, so that one run shows everything; PLAIN one package at a time, because its tests
+# measure and time out.
+test: tools build vet
+	@code=0; \
+	go test -race -timeout 30m $(RACE) || code=$$?; \
+	go test -timeout 60m -p 1 $(PLAIN) || code=$$?; \
+	exit $$code
+
+demo: build
+	@test/setup/packages.sh postgres
+	go build -o bin/demo ./test/demo
+	bin/demo -pgmirror bin/pgmirror
+
+fmt:
+	gofmt -w $$(git ls-files '*.go')
+
+clean:
+	rm -rf bin .cache
