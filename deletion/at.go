@@ -56,7 +56,12 @@ func (v *Visibility) read(x LSN, rows uint32) (*Vector, error) {
 	if bitmap.IsEmpty() {
 		return nil, nil
 	}
-	return (&Vector{rows: rows, bitmap: bitmap}).Freeze(), nil
+	return holding(bitmap, rows), nil
+}
+
+// holding freezes a bitmap that is not empty, for rows rows or as many as it needs.
+func holding(bitmap *roaring.Bitmap, rows uint32) *Vector {
+	return (&Vector{rows: max(rows, bitmap.Maximum()+1), bitmap: bitmap}).Freeze()
 }
 
 // entriesBetween lists the rows deleted at or below x that are not in older, in any order.
@@ -124,25 +129,23 @@ func (v *Vector) with(added []uint32, rows uint32) *Vector {
 	if len(added) == 0 {
 		return v
 	}
-	next := &Vector{rows: rows}
-	if v == nil {
-		next.bitmap = roaring.New()
-	} else {
-		next.bitmap = v.bitmap.Clone()
+	bitmap := roaring.New()
+	if v != nil {
+		bitmap = v.bitmap.Clone()
 	}
 	slices.Sort(added)
-	next.bitmap.AddMany(added)
-	return next.Freeze()
+	bitmap.AddMany(added)
+	return holding(bitmap, rows)
 }
 
-// forRows returns the answer's vector for a segment seen with rows rows.
+// forRows returns the answer's vector as that of rows rows. Kept vectors are never cut, so that they can be added to.
 func (v *Visibility) forRows(a *answer, rows uint32) *Vector {
 	switch {
 	case a.vector == nil || a.vector.rows == rows:
 		return a.vector
 	case a.vector.bitmap.Maximum() < rows:
 		again := *a
-		again.vector = (&Vector{rows: rows, bitmap: a.vector.bitmap}).Freeze()
+		again.vector = holding(a.vector.bitmap, rows)
 		return v.keep(&again).vector
 	}
 	cut := &Vector{rows: rows, bitmap: a.vector.bitmap.Clone()}
