@@ -84,9 +84,9 @@ var builtinTypes = map[uint32]builtinType{
 	1184:       {kind: KindTimestampTZ},
 	1186:       {KindText, formInterval},
 	1266:       {KindText, formTimeTZ},
-	1560:       {KindText, formBits}, // bit
-	1562:       {KindText, formBits}, // varbit
-	oidNumeric: {KindText, formNumeric}, // KindDecimal when its typmod allows
+	1560:       {KindText, formBits},     // bit
+	1562:       {KindText, formBits},     // varbit
+	oidNumeric: {KindText, formNumeric},  // KindDecimal when its typmod allows
 	1790:       {KindText, formVerbatim}, // refcursor
 	2950:       {kind: KindUUID},
 	3220:       {KindText, formLSN},
@@ -174,9 +174,8 @@ func (t *Type) resolveNumeric(mod int32) {
 // resolveList makes t a list; an array's typmod is that of its elements.
 func (c *typeCatalog) resolveList(t *Type, row typeRow, mod int32) {
 	name, isArrayName := strings.CutSuffix(t.Name, "[]")
-	elemRow, known := c.types[row.Elem]
 	if !isArrayName { // t is a domain over an array
-		name = elemRow.Name
+		name = c.types[row.Elem].Name
 	}
 	elem := c.resolve(row.Elem, mod, name)
 	switch {
@@ -187,12 +186,12 @@ func (c *typeCatalog) resolveList(t *Type, row typeRow, mod int32) {
 		t.Unsupported = "arrays of arrays such as " + t.Name + " cannot be mirrored" + whatToDo
 		return
 	}
-	switch {
-	case known && elemRow.Delim != 0:
-		t.delim = elemRow.Delim
+	switch base := c.types[elem.base]; {
+	case base.Delim != 0:
+		t.delim = base.Delim
 	case elem.base == oidBox:
 		t.delim = ';'
-	case elem.base < firstNormalOID || elem.form == formVerbatim || elemRow.Kind != 'b':
+	case elem.base < firstNormalOID || elem.form == formVerbatim || base.Kind != 'b':
 		t.delim = ','
 	default:
 		t.Unsupported = "the delimiter of " + t.Name + " is not known" + whatToDo
