@@ -3,12 +3,14 @@ package deletion
 // answer is what At found at some LSN, kept for the next calls. It never changes. Two are kept for each Visibility: queries
 // ask for the newest state, checkpoints and readers of the past for another.
 type answer struct {
-	// at: the vector holds every deletion up to here that had been made.
+	// at: no deletion in the vector is later.
 	at LSN
-	// complete: no deletion above at had been made, and later ones at exactly at may be missing. Otherwise later ones lie
-	// above at for certain, because LSNs never decrease.
+	// certain: the vector holds every deletion up to here, and none can follow. It is at, or just below if more deletions
+	// with the LSN at may come.
+	certain LSN
+	// complete: the vector holds all of the first `added` entries there ever were.
 	complete bool
-	added    uint64  // entries that had been published, when complete
+	added    uint64
 	vector   *Vector // nil when nothing is deleted
 }
 
@@ -19,7 +21,7 @@ func (a *answer) bytes() int64 {
 	return answerBytes + a.vector.Bytes()
 }
 
-const answerBytes = 32
+const answerBytes = 48
 
 // holdsFor tells whether a is the answer at x, of a Visibility with that many entries, the newest of them at last.
 func (a *answer) holdsFor(x, last LSN, added uint64) bool {
@@ -43,10 +45,10 @@ func (v *Visibility) kept(x, last LSN, added uint64) *answer {
 	return nil
 }
 
-// keptBelow returns the highest kept answer at or below x that still needs only entries to be brought up to x, or nil.
+// keptBelow returns the highest kept answer at or below x to which only entries must be added for x, or nil.
 func (v *Visibility) keptBelow(x LSN) (best *answer) {
 	for _, a := range []*answer{v.newest.Load(), v.other.Load()} {
-		if a != nil && a.at <= x && a.at >= v.Base() && (best == nil || a.at > best.at) {
+		if a != nil && a.at <= x && a.certain >= v.Base() && (best == nil || a.at > best.at) {
 			best = a
 		}
 	}
@@ -72,17 +74,17 @@ func (v *Visibility) keep(a *answer) *answer {
 
 // same tells whether a and b say the same for the same number of rows.
 func (a *answer) same(b *answer) bool {
-	return a != nil && a.at == b.at && a.complete == b.complete && a.added == b.added && a.vector.Rows() == b.vector.Rows()
+	return a != nil && a.at == b.at && a.certain == b.certain && a.complete == b.complete && a.added == b.added && a.vector.Rows() == b.vector.Rows()
 }
 
 // raiseNewest lifts an answer that holds every deletion to the new base, so that a fold costs no reader a full read.
 // Nothing can be deleted at or below the base any more.
 func (v *Visibility) raiseNewest(base LSN) {
 	newest := v.newest.Load()
-	if newest == nil || !newest.complete || newest.added != v.added.Load() || newest.at >= base {
+	if newest == nil || !newest.complete || newest.added != v.added.Load() || newest.certain >= base {
 		return
 	}
 	raised := *newest
-	raised.at = base
+	raised.at, raised.certain = max(raised.at, base), base
 	v.newest.CompareAndSwap(newest, &raised) // a reader that was faster has a better one
 }

@@ -22,9 +22,12 @@ func (v *Visibility) At(x LSN, rows uint32) (*Vector, error) {
 	}
 	found := v.kept(x, last, added)
 	if found == nil {
-		found = &answer{at: x, added: added}
-		if x >= last {
-			found.at, found.complete = max(last, base), true
+		found = &answer{at: x, certain: x}
+		if x >= last { // everything, and more with the newest LSN may come unless it is folded
+			found = &answer{at: max(last, base), certain: base, complete: true, added: added}
+			if last > base {
+				found.certain = last - 1
+			}
 		}
 		var err error
 		if found.vector, err = v.read(x, rows); err != nil {
@@ -45,7 +48,7 @@ func (v *Visibility) read(x LSN, rows uint32) (*Vector, error) {
 	if older != nil {
 		newer := v.entriesBetween(older, x)
 		// A fold that went past the kept answer may have taken entries out of our sight.
-		if v.Base() <= older.at {
+		if v.Base() <= older.certain {
 			return older.vector.with(newer, rows), nil
 		}
 	}
@@ -66,10 +69,10 @@ func holding(bitmap *roaring.Bitmap, rows uint32) *Vector {
 
 // entriesBetween lists the rows deleted at or below x that are not in older, in any order.
 func (v *Visibility) entriesBetween(older *answer, x LSN) (rows []uint32) {
-	if x < v.first {
+	if x < v.first || x == older.certain {
 		return nil
 	}
-	from, to := v.delta(older.at), v.delta(x)
+	from, to := v.delta(older.certain+1), v.delta(x)
 	for first, c := range v.rows.all() {
 		if c.last.Load() < from {
 			continue

@@ -236,7 +236,7 @@ const (
 
 // bytes is what the tile takes.
 func (t *tile) bytes() int64 {
-	n := tileBytes + int64(cap(t.base))*2
+	n := tileBytes + (int64(len(t.base))*2+15)&^15
 	l := t.log.Load()
 	if l == nil {
 		return n
