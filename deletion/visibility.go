@@ -34,9 +34,9 @@ func NewVisibility(first LSN) *Visibility {
 const visibilityBytes = 96
 
 // Delete records that row was deleted by the commit that ends at LSN at. LSNs never decrease from call to call, and lie above
-// Base. It changes nothing when it fails, with ErrDeleted, ErrOrder or ErrRange.
+// Base (which is 0 at first: no commit ends at 0). It changes nothing when it fails, with ErrDeleted, ErrOrder or ErrRange.
 func (v *Visibility) Delete(row uint32, at LSN) error {
-	if at < v.first || uint64(at) < v.last.Load() || v.folded(at) {
+	if at < v.first || uint64(at) < v.last.Load() || at <= v.Base() {
 		return fmt.Errorf("delete row %d at %s after %s, base %s, first %s: %w", row, at, LSN(v.last.Load()), v.Base(), v.first, ErrOrder)
 	}
 	delta := uint64(at - v.first)
@@ -59,12 +59,6 @@ func (v *Visibility) Delete(row uint32, at LSN) error {
 		v.bytes.Add(bytes)
 	}
 	return nil
-}
-
-// folded tells whether a deletion at lsn would have to be in the base. Without a base nothing is.
-func (v *Visibility) folded(lsn LSN) bool {
-	base := v.base.Load()
-	return base != 0 && uint64(lsn) <= base
 }
 
 // Deleted tells whether row is deleted in the newest state. For the writer.
