@@ -1,0 +1,129 @@
+package readstate
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// ServerConfig bounds what clients may hold. Zero or less means the default.
+type ServerConfig struct {
+	MaxConnections int           // open at once; default 256
+	MaxInFlight    int           // requests of a connection that are not answered yet; default 64
+	MaxPins        int           // states a connection holds; default 1024
+	WriteStall     time.Duration // a client that takes no byte for so long is cut off; default 30 s
+	HelloTimeout   time.Duration // for the client's first bytes; default 10 s
+}
+
+func (c ServerConfig) withDefaults() ServerConfig {
+	setDefault(&c.MaxConnections, 256)
+	setDefault(&c.MaxInFlight, 64)
+	setDefault(&c.MaxPins, 1024)
+	setDefault(&c.WriteStall, 30*time.Second)
+	setDefault(&c.HelloTimeout, 10*time.Second)
+	return c
+}
+
+func setDefault[T int | int64 | time.Duration](value *T, otherwise T) {
+	if *value <= 0 {
+		*value = otherwise
+	}
+}
+
+// Server serves a Provider's read states to any number of clients.
+type Server struct {
+	provider Provider
+	log      *slog.Logger
+	config   ServerConfig
+	counters counters
+}
+
+type counters struct {
+	connections, openStates                     atomic.Int64
+	statesPinned, columnBytes, columns, vectors atomic.Int64
+}
+
+// Stats counts a server's work since it was made.
+type Stats struct {
+	Connections  int64 // open now
+	OpenStates   int64 // pinned now, over all connections
+	StatesPinned int64
+	Columns      int64 // memory columns sent
+	ColumnBytes  int64 // their bytes
+	Vectors      int64 // deletion vectors sent
+}
+
+// NewServer returns a server that Serve starts.
+func NewServer(provider Provider, log *slog.Logger, config ServerConfig) *Server {
+	return &Server{provider: provider, log: log, config: config.withDefaults()}
+}
+
+// Stats may be called at any time.
+func (s *Server) Stats() Stats {
+	return Stats{
+		Connections:  s.counters.connections.Load(),
+		OpenStates:   s.counters.openStates.Load(),
+		StatesPinned: s.counters.statesPinned.Load(),
+		Columns:      s.counters.columns.Load(),
+		ColumnBytes:  s.counters.columnBytes.Load(),
+		Vectors:      s.counters.vectors.Load(),
+	}
+}
+
+// acceptPause is waited after an accept for which the process had no file descriptor.
+const acceptPause = 100 * time.Millisecond
+
+// Serve answers clients until ctx ends or the listener fails, and closes the listener. When it returns, every connection
+// is closed, every pin released and every goroutine ended. The end of ctx is no error.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	defer listener.Close()
+	stop := context.AfterFunc(ctx, func() { listener.Close() })
+	defer stop()
+
+	for {
+		conn, err := listener.Accept()
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE):
+			s.log.Warn("accept on the read-state socket", "err", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(acceptPause):
+			}
+			continue
+		default:
+			return fmt.Errorf("accept on %s: %w", listener.Addr(), err)
+		}
+		if s.counters.connections.Add(1) > int64(s.config.MaxConnections) {
+			s.turnAway(conn, fmt.Sprintf("%d clients are connected already", s.config.MaxConnections))
+			s.counters.connections.Add(-1)
+			continue
+		}
+		running.Go(func() {
+			defer s.counters.connections.Add(-1)
+			newSession(s, conn).run(ctx)
+		})
+	}
+}
+
+// turnAway tells a client why it is not served, and closes. It does not wait: a hello fits into any socket's buffer.
+func (s *Server) turnAway(conn net.Conn, reason string) {
+	defer conn.Close()
+	w := bufio.NewWriter(stallWriter{conn, time.Second})
+	if err := writeHello(w, Version, hello{Program: "pgmirror", Error: reason}); err != nil {
+		s.log.Debug("turn a client away", "err", err)
+	}
+}

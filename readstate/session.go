@@ -1,0 +1,349 @@
+package readstate
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"pgmirror/deletion"
+)
+
+// session is one connection: its reader, the requests in flight and the states it has pinned.
+type session struct {
+	server *Server
+	conn   net.Conn
+	in     *bufio.Reader
+
+	writing sync.Mutex // held for a whole frame
+	out     *bufio.Writer
+
+	mu       sync.Mutex
+	inFlight map[uint64]context.CancelFunc
+	pins     map[uint64]*pin
+	reserved int // pins and pin requests
+	lastPin  uint64
+}
+
+func newSession(server *Server, conn net.Conn) *session {
+	return &session{
+		server:   server,
+		conn:     conn,
+		in:       bufio.NewReaderSize(conn, 64<<10),
+		out:      bufio.NewWriterSize(stallWriter{conn, server.config.WriteStall}, 64<<10),
+		inFlight: map[uint64]context.CancelFunc{},
+		pins:     map[uint64]*pin{},
+	}
+}
+
+// run serves the connection until it ends. Then nothing that it started runs and nothing that it pinned is held.
+func (s *session) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(ctx, func() { s.conn.Close() })
+	var handlers sync.WaitGroup
+	err := s.greet()
+	if err == nil {
+		err = s.read(ctx, &handlers)
+	}
+	ended := ctx.Err() != nil
+	cancel()
+	stop()
+	s.conn.Close()
+	handlers.Wait()
+	for id := range s.pins {
+		s.release(id)
+	}
+	if !ended && err != nil && !errors.Is(err, io.EOF) {
+		s.server.log.Warn("a read-state client was cut off", "err", err)
+	}
+}
+
+// greet exchanges hellos.
+func (s *session) greet() error {
+	if err := s.conn.SetReadDeadline(time.Now().Add(s.server.config.HelloTimeout)); err != nil {
+		return err
+	}
+	version, _, err := readHello(s.in)
+	if err != nil {
+		return err
+	}
+	mine := hello{
+		Program:      "pgmirror",
+		Capabilities: []string{capabilityProgress},
+		MaxInFlight:  s.server.config.MaxInFlight,
+		SearchPath:   s.server.provider.SearchPath(),
+	}
+	if version != Version {
+		mine.Error = fmt.Sprintf("client speaks version %d, this pgmirror speaks %d", version, Version)
+		err = fmt.Errorf("%w: %s", ErrVersion, mine.Error)
+	}
+	if err := writeHello(s.out, Version, mine); err != nil {
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	return s.conn.SetReadDeadline(time.Time{})
+}
+
+// read takes requests until the connection ends or breaks the protocol.
+func (s *session) read(ctx context.Context, handlers *sync.WaitGroup) error {
+	for {
+		header, body, err := readFrame(s.in, maxArgs)
+		if err != nil {
+			return err
+		}
+		req, err := parseRequest(header)
+		if err != nil {
+			return err
+		}
+		switch req.Op {
+		case opRelease:
+			s.release(req.State)
+			continue
+		case opCancel:
+			s.mu.Lock()
+			if cancel := s.inFlight[req.Target]; cancel != nil {
+				cancel()
+			}
+			s.mu.Unlock()
+			continue
+		}
+		reqCtx, cancel := context.WithCancel(ctx)
+		if err := s.begin(req.ID, cancel); err != nil {
+			cancel()
+			return err
+		}
+		handlers.Go(func() {
+			defer cancel()
+			s.handle(reqCtx, req, body)
+		})
+	}
+}
+
+// begin counts a request in; respond counts it out.
+func (s *session) begin(id uint64, cancel context.CancelFunc) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inFlight[id] != nil {
+		return protocolErrorf("request id %d is in use", id)
+	}
+	if len(s.inFlight) >= s.server.config.MaxInFlight {
+		return protocolErrorf("more than %d requests in flight", s.server.config.MaxInFlight)
+	}
+	s.inFlight[id] = cancel
+	return nil
+}
+
+// handle runs one request and sends its last frame.
+func (s *session) handle(ctx context.Context, req request, args []byte) {
+	last := answer{ID: req.ID, Kind: kindDone}
+	var body []byte
+	var err error
+	switch req.Op {
+	case opPin:
+		last.State, body, err = s.pin(ctx, req)
+	case opVectors:
+		err = s.sendVectors(req)
+	case opColumns:
+		err = s.sendColumns(req)
+	case opStatus:
+		body, err = s.server.provider.Status(ctx)
+	case opCall:
+		var progress func(string)
+		if req.Progress {
+			progress = func(line string) { s.progress(req.ID, line) }
+		}
+		body, err = s.server.provider.Call(ctx, req.Command, args, progress)
+	default:
+		err = fmt.Errorf("this pgmirror does not know the request %q", req.Op)
+	}
+	if err != nil {
+		last = answer{ID: req.ID, Kind: kindError, Code: errorCode(err), Message: shorten(err.Error())}
+		body = nil
+	}
+	_ = s.send(last, true, body) // its error closed the connection
+}
+
+// maxText bounds a message or a line in a header; JSON may need six bytes for one.
+const maxText = 8 << 10
+
+func shorten(text string) string {
+	if len(text) > maxText {
+		return text[:maxText] + "…"
+	}
+	return text
+}
+
+func (s *session) progress(id uint64, line string) {
+	_ = s.send(answer{ID: id, Kind: kindProgress, Line: shorten(line)}, false) // its error closed the connection
+}
+
+// send writes one frame. With the last frame of a request the request is counted out just before it is written, so that a
+// client that saw the answer can send its next request at once. A connection that cannot be written to is closed, which
+// ends its reader.
+func (s *session) send(header answer, last bool, body ...[]byte) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if last {
+		s.mu.Lock()
+		delete(s.inFlight, header.ID)
+		s.mu.Unlock()
+	}
+	err := writeFrame(s.out, header, body...)
+	if err != nil {
+		s.conn.Close()
+	}
+	return err
+}
+
+// pin makes a state and describes it.
+func (s *session) pin(ctx context.Context, req request) (uint64, []byte, error) {
+	if req.TimeoutUS < 0 || req.TimeoutUS > int64(1<<63-1)/int64(time.Microsecond) {
+		return 0, nil, fmt.Errorf("pin with a timeout of %d µs", req.TimeoutUS)
+	}
+	s.mu.Lock()
+	full := s.reserved >= s.server.config.MaxPins
+	if !full {
+		s.reserved++
+	}
+	s.mu.Unlock()
+	if full {
+		return 0, nil, fmt.Errorf("this client holds %d read states already", s.server.config.MaxPins)
+	}
+	state, err := s.server.provider.Pin(ctx, PinRequest{
+		At: LSN(req.At), WaitLSN: LSN(req.WaitLSN), WaitSource: req.WaitSource, Timeout: time.Duration(req.TimeoutUS) * time.Microsecond,
+	})
+	if err != nil {
+		s.mu.Lock()
+		s.reserved--
+		s.mu.Unlock()
+		return 0, nil, err
+	}
+	s.server.counters.openStates.Add(1)
+	s.server.counters.statesPinned.Add(1)
+	s.mu.Lock()
+	s.lastPin++
+	id := s.lastPin
+	s.pins[id] = newPin(state)
+	s.mu.Unlock()
+
+	wire, err := stateToWire(state, s.server.provider.SearchPath())
+	if err == nil {
+		var body []byte
+		if body, err = json.Marshal(wire); err == nil {
+			return id, body, nil
+		}
+	}
+	s.release(id)
+	return 0, nil, err
+}
+
+// release gives a pin up. An unknown id is one that was released before.
+func (s *session) release(id uint64) {
+	s.mu.Lock()
+	p := s.pins[id]
+	if p != nil {
+		delete(s.pins, id)
+		s.reserved--
+	}
+	s.mu.Unlock()
+	if p != nil {
+		p.leave()
+		s.server.counters.openStates.Add(-1)
+	}
+}
+
+// use returns a pin that stays until its leave is called.
+func (s *session) use(id uint64) (*pin, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.pins[id]
+	if p == nil {
+		return nil, ErrReleased
+	}
+	p.enter()
+	return p, nil
+}
+
+// sendVectors sends a part for each vector, in the order asked.
+func (s *session) sendVectors(req request) error {
+	p, err := s.use(req.State)
+	if err != nil {
+		return err
+	}
+	defer p.leave()
+	vectors := make([]*deletion.Vector, len(req.Vectors))
+	for i, id := range req.Vectors {
+		if vectors[i] = p.vectors[id]; vectors[i] == nil {
+			return fmt.Errorf("the read state has no vector %d", id)
+		}
+	}
+	for _, vector := range vectors {
+		blob, err := vector.MarshalBlob()
+		if err != nil {
+			return err
+		}
+		s.server.counters.vectors.Add(1)
+		if err := s.send(answer{ID: req.ID, Kind: kindPart}, false, blob); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sendColumns sends a part for each column, in the order asked.
+func (s *session) sendColumns(req request) error {
+	p, err := s.use(req.State)
+	if err != nil {
+		return err
+	}
+	defer p.leave()
+	b, ok := p.batches[req.Batch]
+	if !ok {
+		return fmt.Errorf("the read state has no batch %d", req.Batch)
+	}
+	fields := b.table.Schema.Fields()
+	if len(req.Columns) > maxColumns {
+		return fmt.Errorf("%d columns in one request, allowed are %d", len(req.Columns), maxColumns)
+	}
+	if req.From < 0 || req.From > req.To || req.To > b.Rows {
+		return fmt.Errorf("rows %d to %d of a batch of %d", req.From, req.To, b.Rows)
+	}
+	for _, column := range req.Columns {
+		if column < 0 || column >= len(fields) {
+			return fmt.Errorf("column %d of a table of %d", column, len(fields))
+		}
+	}
+	arrays, err := b.Columns.Read(req.Columns, req.From, req.To)
+	if err != nil {
+		return fmt.Errorf("read columns of table %s: %w", b.table.Name, err)
+	}
+	if len(arrays) != len(req.Columns) {
+		return fmt.Errorf("read columns of table %s: %d came for %d", b.table.Name, len(arrays), len(req.Columns))
+	}
+	for i, array := range arrays {
+		field := fields[req.Columns[i]]
+		if array.Len() != req.To-req.From {
+			return fmt.Errorf("read column %s of table %s: %d rows came for %d", field.Name, b.table.Name, array.Len(), req.To-req.From)
+		}
+		encoded, err := encodeColumn(field.Type, array)
+		if err != nil {
+			return fmt.Errorf("send column %s of table %s: %w", field.Name, b.table.Name, err)
+		}
+		if encoded.size > maxAnswer {
+			return fmt.Errorf("send column %s of table %s: %d bytes, allowed are %d", field.Name, b.table.Name, encoded.size, int64(maxAnswer))
+		}
+		s.server.counters.columns.Add(1)
+		s.server.counters.columnBytes.Add(encoded.size)
+		if err := s.send(answer{ID: req.ID, Kind: kindPart}, false, encoded.pieces...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
