@@ -1,8 +1,17 @@
 package pgcdc
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"regexp"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Config says what to mirror and how to reach it. Only Source, Publications and Slot are required.
@@ -15,11 +24,50 @@ type Config struct {
 	SpillDir string
 	// SpillBytes is the size from which an open transaction's changes go to SpillDir. Default 64 MiB.
 	SpillBytes int64
-	// StatusInterval is the longest silence towards the server. Default: a third of wal_sender_timeout, at most 10 s.
+	// StatusInterval is the longest silence towards the server. Default 10 s. After six of them without a word from the
+	// other side, either side gives the connection up (wal_sender_timeout is set to that).
 	StatusInterval time.Duration
 	// PartialPublish accepts publications that leave out an operation.
 	PartialPublish bool
-	Log            *slog.Logger
+	Log            *slog.Logger // nil discards
+}
+
+// defaultStatusInterval makes wal_sender_timeout PostgreSQL's own default of 60 s.
+const defaultStatusInterval = 10 * time.Second
+
+// silenceIntervals is how many status intervals either side waits for the other.
+const silenceIntervals = 6
+
+// slotName is what PostgreSQL accepts (ReplicationSlotValidateName).
+var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
+
+// Validate reports every fault of the configuration together.
+func (c Config) Validate() error {
+	var faults []error
+	if _, err := parseSource(c.Source); err != nil {
+		faults = append(faults, err)
+	}
+	if len(c.Publications) == 0 {
+		faults = append(faults, errors.New("publications: name at least one"))
+	}
+	for i, name := range c.Publications {
+		switch {
+		case name == "" || len(name) > 63:
+			faults = append(faults, fmt.Errorf("publications: %q must have 1 to 63 bytes", name))
+		case slices.Contains(c.Publications[:i], name):
+			faults = append(faults, fmt.Errorf("publications: %q is named twice", name))
+		}
+	}
+	if !slotName.MatchString(c.Slot) {
+		faults = append(faults, fmt.Errorf("slot: %q must have 1 to 63 of a-z, 0-9 and _", c.Slot))
+	}
+	if c.SpillBytes < 0 {
+		faults = append(faults, errors.New("spill bytes: must not be negative"))
+	}
+	if c.StatusInterval < 0 || c.StatusInterval > 5*time.Minute {
+		faults = append(faults, errors.New("status interval: must lie between 0 and 5m"))
+	}
+	return errors.Join(faults...)
 }
 
 // Identification is what a server says of itself (IDENTIFY_SYSTEM and a catalogue query).
@@ -56,8 +104,11 @@ type SlotInfo struct {
 
 // Catalog is one look at the source's catalogue.
 type Catalog struct {
-	// LSN was read (pg_current_wal_insert_lsn) after the look: every change committed below it was seen.
-	LSN    LSN
+	// LSN was read (pg_current_wal_insert_lsn) after the look: every change that was seen committed at or below it.
+	LSN LSN
+	// CheckedLSN was read before the look: every change whose commit lies at or below it and had returned to its client
+	// before the look began was seen.
+	CheckedLSN LSN
 	Tables []Table // every relation of the publications, by schema and name
 	// SearchPath is the database's, "$user" left out, for the shell.
 	SearchPath []string
@@ -67,4 +118,57 @@ type Catalog struct {
 type ExportedSnapshot struct {
 	Name            string
 	ConsistentPoint LSN
+}
+
+// Source is the connection to one PostgreSQL database. Its methods may be called by several goroutines at once, but only one
+// Stream and one CreateSlot at a time.
+type Source struct {
+	cfg         Config
+	plain       *pgconn.Config
+	replication *pgconn.Config
+	log         *slog.Logger
+	idle        connPool
+
+	snapshotLock sync.Mutex
+	snapshot     *pgconn.PgConn // holds the exported snapshot; nil when there is none
+
+	streaming    sync.Mutex // held while Stream runs; guards assembler
+	assembler    *assembler
+	received     atomic.Uint64
+	acknowledged atomic.Uint64
+	wake         chan struct{} // an acknowledgement waits to be sent
+}
+
+// New checks the configuration, reporting every fault together. It connects to nothing. The caller calls Close.
+func New(cfg Config) (*Source, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	if cfg.StatusInterval == 0 {
+		cfg.StatusInterval = defaultStatusInterval
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	plain, err := parseSource(cfg.Source)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{
+		cfg:         cfg,
+		plain:       plain,
+		replication: replicationConfig(plain, silenceIntervals*cfg.StatusInterval),
+		log:         cfg.Log,
+		assembler:   newAssembler(cfg.SpillDir, cfg.SpillBytes),
+		wake:        make(chan struct{}, 1),
+	}
+	s.idle.open = func(ctx context.Context) (*pgconn.PgConn, error) { return connect(ctx, s.plain) }
+	return s, nil
+}
+
+// Close closes the connections that no call is using, the one that holds an exported snapshot included. A running call
+// ends by its context. Close may be called twice, and the Source may be used afterwards.
+func (s *Source) Close() {
+	s.CloseSnapshot()
+	s.idle.close()
 }

@@ -1,0 +1,98 @@
+package pgcdc
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// IsRetryable says whether the same call may succeed later without anybody's help: the source was lost, is silent, refuses
+// connections, starts or stops, is out of a resource, or the slot is still held by a connection that is ending. It is
+// false for a cancelled context, and for what a person must repair.
+func IsRetryable(err error) bool {
+	for _, lasting := range lastingErrors {
+		if errors.Is(err, lasting) {
+			return false
+		}
+	}
+	return anyLeaf(err, retryableLeaf)
+}
+
+// lastingErrors are never retryable, whatever they wrap.
+var lastingErrors = []error{
+	ErrRewritten, ErrVersion, ErrWALLevel, ErrNoReplication,
+	ErrSlotMissing, ErrSlotLost, ErrSlotMismatch, ErrSlotExists,
+	ErrPublicationMissing, ErrPublicationYounger, ErrPublicationPartial, ErrNothingToPublish,
+	ErrProtocol,
+}
+
+// passingErrors are retryable by themselves.
+var passingErrors = []error{
+	ErrLost, ErrSilent, ErrShutdown, ErrSnapshotLost, ErrSlotActive,
+	io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, net.ErrClosed, pgconn.ErrConnClosed,
+}
+
+func retryableLeaf(err error) bool {
+	if slices.Contains(passingErrors, err) {
+		return true
+	}
+	switch e := err.(type) {
+	case *pgconn.PgError:
+		return retryableState(e.Code)
+	case *tls.CertificateVerificationError, tls.RecordHeaderError, tls.AlertError,
+		x509.UnknownAuthorityError, x509.HostnameError, x509.CertificateInvalidError:
+		return false
+	case net.Error: // also a name that does not resolve: the resolver may be what is down
+		return true
+	}
+	return false
+}
+
+// retryableState judges an SQLSTATE. https://www.postgresql.org/docs/current/errcodes-appendix.html
+func retryableState(code string) bool {
+	switch code {
+	case "57P01", "57P02", "57P03", // shutting down, crashed, not accepting connections yet
+		"57P05",          // idle session timeout
+		"57014",          // somebody cancelled our statement
+		"55006", "55P03", // object in use, lock not available
+		"40001", "40P01": // serialization failure, deadlock
+		return true
+	}
+	return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "53") // connection exceptions, insufficient resources
+}
+
+// anyLeaf walks everything that err wraps. An error that wraps others is a leaf too: net.OpError says more than its cause.
+func anyLeaf(err error, is func(error) bool) bool {
+	if err == nil {
+		return false
+	}
+	if is(err) {
+		return true
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		if _, failed := err.(*tls.CertificateVerificationError); failed {
+			return false
+		}
+		return anyLeaf(e.Unwrap(), is)
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), func(one error) bool { return anyLeaf(one, is) })
+	}
+	return false
+}
+
+// sqlState is the SQLSTATE of a server's error, or empty.
+func sqlState(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}

@@ -1,0 +1,44 @@
+package pgcdc
+
+import "errors"
+
+// What a source can be found to be. Each message says what is wrong and what to do about it.
+var (
+	// ErrLost is a connection that ended under us. It is retryable.
+	ErrLost = errors.New("the connection to the source was lost")
+	// ErrSilent is a server that sent nothing for longer than it may: a dead host or a firewall that drops packets. It is retryable.
+	ErrSilent = errors.New("the source has gone silent")
+	// ErrShutdown is a server that waits for us in order to shut down. It is retryable.
+	ErrShutdown = errors.New("the source is shutting down")
+	// ErrSnapshotLost is an exported snapshot whose connection has ended. It is retryable with a new slot.
+	ErrSnapshotLost = errors.New("the exported snapshot is gone with the connection that held it; the copy begins again with a new slot")
+	// ErrRewritten is a relation that changed between the exported snapshot and its copy.
+	ErrRewritten = errors.New("the table was rewritten or altered after the snapshot was exported; the copy begins again with a new slot")
+
+	// ErrVersion is a server that is too old.
+	ErrVersion = errors.New("the server is older than PostgreSQL 14; upgrade it")
+	// ErrWALLevel is a server that writes no logical WAL.
+	ErrWALLevel = errors.New("wal_level is not logical; set wal_level = logical on the source and restart it")
+	// ErrNoReplication is a role that may not replicate.
+	ErrNoReplication = errors.New("the role may not replicate; run ALTER ROLE … REPLICATION on the source")
+
+	// ErrSlotMissing is a configured slot that does not exist.
+	ErrSlotMissing = errors.New("the replication slot does not exist; if it was dropped, changes are missing: run `pgmirror drop` and mirror again")
+	// ErrSlotLost is a slot whose WAL the server has removed.
+	ErrSlotLost = errors.New("the replication slot is lost because the source removed WAL that it needed; raise max_slot_wal_keep_size, run `pgmirror drop` and mirror again")
+	// ErrSlotMismatch is a slot of our name that is not ours.
+	ErrSlotMismatch = errors.New("the replication slot belongs to something else; choose another --slot")
+	// ErrSlotActive is a slot that another connection uses. It is retryable.
+	ErrSlotActive = errors.New("the replication slot is in use by another connection; stop the other pgmirror")
+	// ErrSlotExists is a slot that was to be made.
+	ErrSlotExists = errors.New("the replication slot exists already; run `pgmirror drop` or choose another --slot")
+
+	// ErrPublicationMissing is a publication that does not exist.
+	ErrPublicationMissing = errors.New("the publication does not exist; create it or run with --create-publication")
+	// ErrPublicationYounger is a publication that was made, or made again, after the slot.
+	ErrPublicationYounger = errors.New("the publication is younger than the replication slot, so earlier changes cannot be read; run `pgmirror drop` and mirror again")
+	// ErrPublicationPartial is a publication that leaves out an operation.
+	ErrPublicationPartial = errors.New("the publication leaves out operations; run ALTER PUBLICATION … SET (publish = 'insert, update, delete, truncate') or set partial_publish")
+	// ErrNothingToPublish is a publication that would be empty.
+	ErrNothingToPublish = errors.New("no table has a primary key or another replica identity; add one or name the tables")
+)
