@@ -1,0 +1,226 @@
+package duckdb
+
+/*
+#include <stdint.h>
+#include <stdlib.h>
+
+extern void pgmirrorDrop(void *);
+extern void pgmirrorSQL(void *, void *, void *);
+extern void pgmirrorLive(void *, void *, void *);
+extern void pgmirrorMemoryBind(void *);
+extern void pgmirrorMemoryInit(void *);
+extern void pgmirrorMemoryLocal(void *);
+extern void pgmirrorMemoryFill(void *, void *);
+extern void pgmirrorResultBind(void *);
+extern void pgmirrorResultInit(void *);
+extern void pgmirrorResultFill(void *, void *);
+
+// DuckDB takes C function pointers; these are the exported Go functions below.
+static void *at_drop(void) { return (void *)pgmirrorDrop; }
+static void *at_sql(void) { return (void *)pgmirrorSQL; }
+static void *at_live(void) { return (void *)pgmirrorLive; }
+static void *at_memory_bind(void) { return (void *)pgmirrorMemoryBind; }
+static void *at_memory_init(void) { return (void *)pgmirrorMemoryInit; }
+static void *at_memory_local(void) { return (void *)pgmirrorMemoryLocal; }
+static void *at_memory_fill(void) { return (void *)pgmirrorMemoryFill; }
+static void *at_result_bind(void) { return (void *)pgmirrorResultBind; }
+static void *at_result_init(void) { return (void *)pgmirrorResultInit; }
+static void *at_result_fill(void) { return (void *)pgmirrorResultFill; }
+*/
+import "C"
+
+import (
+	"fmt"
+	"runtime/cgo"
+	"unsafe"
+
+	"github.com/duckdb/duckdb-go/v2/mapping"
+)
+
+// box puts a Go value behind a pointer that C may keep. pgmirrorDrop, DuckDB's delete callback for it, frees it and calls
+// the value's dropped method if it has one.
+func box(v any) unsafe.Pointer {
+	p := C.malloc(C.size_t(unsafe.Sizeof(cgo.Handle(0))))
+	*(*cgo.Handle)(p) = cgo.NewHandle(v)
+	return p
+}
+
+func unbox(p unsafe.Pointer) any { return (*(*cgo.Handle)(p)).Value() }
+
+type dropper interface{ dropped() }
+
+//export pgmirrorDrop
+func pgmirrorDrop(p unsafe.Pointer) {
+	h := *(*cgo.Handle)(p)
+	if d, ok := h.Value().(dropper); ok {
+		d.dropped()
+	}
+	h.Delete()
+	C.free(p)
+}
+
+// binding is the bind data of pgmirror_memory: a plan's hold on a handle.
+type binding struct {
+	db *DB
+	h  *handle
+}
+
+func (b *binding) dropped() { b.db.handles.release(b.h) }
+
+func (t *memoryThread) dropped() { t.close() }
+
+// guard turns a panic, which must not cross into C, into an error.
+func guard(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("internal error: %v", r)
+	}
+}
+
+//export pgmirrorSQL
+func pgmirrorSQL(infoPtr, in, out unsafe.Pointer) {
+	info := mapping.FunctionInfo{Ptr: infoPtr}
+	db := unbox(mapping.ScalarFunctionGetExtraInfo(info)).(*DB)
+	err := func() (err error) {
+		defer guard(&err)
+		return db.sqlCall(mapping.DataChunk{Ptr: in}, mapping.Vector{Ptr: out})
+	}()
+	if err != nil {
+		mapping.ScalarFunctionSetError(info, err.Error())
+	}
+}
+
+//export pgmirrorLive
+func pgmirrorLive(infoPtr, in, out unsafe.Pointer) {
+	info := mapping.FunctionInfo{Ptr: infoPtr}
+	db := unbox(mapping.ScalarFunctionGetExtraInfo(info)).(*DB)
+	if err := db.live(info, mapping.DataChunk{Ptr: in}, mapping.Vector{Ptr: out}); err != nil {
+		mapping.ScalarFunctionSetError(info, err.Error())
+	}
+}
+
+//export pgmirrorMemoryBind
+func pgmirrorMemoryBind(infoPtr unsafe.Pointer) {
+	info := mapping.BindInfo{Ptr: infoPtr}
+	db := unbox(mapping.BindGetExtraInfo(info)).(*DB)
+	id := bigintParameter(info)
+	h, ok := db.memoryBind(info, id)
+	if !ok {
+		mapping.BindSetError(info, fmt.Sprintf("pgmirror_memory: there is no read handle %d", id))
+		return
+	}
+	mapping.BindSetBindData(info, box(&binding{db: db, h: h}), C.at_drop())
+}
+
+//export pgmirrorMemoryInit
+func pgmirrorMemoryInit(infoPtr unsafe.Pointer) {
+	info := mapping.InitInfo{Ptr: infoPtr}
+	b := unbox(mapping.InitGetBindData(info)).(*binding)
+	mapping.InitSetInitData(info, box(newMemoryScan(info, b.h)), C.at_drop())
+}
+
+//export pgmirrorMemoryLocal
+func pgmirrorMemoryLocal(infoPtr unsafe.Pointer) {
+	mapping.InitSetInitData(mapping.InitInfo{Ptr: infoPtr}, box(&memoryThread{}), C.at_drop())
+}
+
+//export pgmirrorMemoryFill
+func pgmirrorMemoryFill(infoPtr, out unsafe.Pointer) {
+	info := mapping.FunctionInfo{Ptr: infoPtr}
+	db := unbox(mapping.FunctionGetExtraInfo(info)).(*DB)
+	scan := unbox(mapping.FunctionGetInitData(info)).(*memoryScan)
+	thread := unbox(mapping.FunctionGetLocalInitData(info)).(*memoryThread)
+	err := func() (err error) {
+		defer guard(&err)
+		return db.fill(scan, thread, mapping.DataChunk{Ptr: out})
+	}()
+	if err != nil {
+		mapping.FunctionSetError(info, err.Error())
+	}
+}
+
+//export pgmirrorResultBind
+func pgmirrorResultBind(infoPtr unsafe.Pointer) {
+	info := mapping.BindInfo{Ptr: infoPtr}
+	db := unbox(mapping.BindGetExtraInfo(info)).(*DB)
+	if !db.results.bind(info, bigintParameter(info)) {
+		mapping.BindSetError(info, "pgmirror_result: there is no such result")
+		return
+	}
+	mapping.BindSetBindData(info, box(bigintParameter(info)), C.at_drop())
+}
+
+//export pgmirrorResultInit
+func pgmirrorResultInit(infoPtr unsafe.Pointer) {
+	info := mapping.InitInfo{Ptr: infoPtr}
+	mapping.InitSetMaxThreads(info, 1)
+	mapping.InitSetInitData(info, box(&resultScan{id: unbox(mapping.InitGetBindData(info)).(int64)}), C.at_drop())
+}
+
+//export pgmirrorResultFill
+func pgmirrorResultFill(infoPtr, out unsafe.Pointer) {
+	info := mapping.FunctionInfo{Ptr: infoPtr}
+	db := unbox(mapping.FunctionGetExtraInfo(info)).(*DB)
+	if !db.results.fill(unbox(mapping.FunctionGetInitData(info)).(*resultScan), mapping.DataChunk{Ptr: out}) {
+		mapping.FunctionSetError(info, "pgmirror_result: the result is gone")
+	}
+}
+
+func bigintParameter(info mapping.BindInfo) int64 {
+	v := mapping.BindGetParameter(info, 0)
+	defer mapping.DestroyValue(&v)
+	return mapping.GetInt64(v)
+}
+
+// register makes the functions known to the DB's instance.
+func (db *DB) register() error {
+	scalar := func(name string, fn unsafe.Pointer, result mapping.Type, args ...mapping.Type) error {
+		f := mapping.CreateScalarFunction()
+		defer mapping.DestroyScalarFunction(&f)
+		mapping.ScalarFunctionSetName(f, name)
+		for _, a := range args {
+			t := mapping.CreateLogicalType(a)
+			mapping.ScalarFunctionAddParameter(f, t)
+			mapping.DestroyLogicalType(&t)
+		}
+		t := mapping.CreateLogicalType(result)
+		mapping.ScalarFunctionSetReturnType(f, t)
+		mapping.DestroyLogicalType(&t)
+		mapping.ScalarFunctionSetExtraInfo(f, box(db), C.at_drop())
+		mapping.ScalarFunctionSetFunction(f, fn)
+		if mapping.RegisterScalarFunction(db.admin, f) == mapping.StateError {
+			return fmt.Errorf("register %s with DuckDB", name)
+		}
+		return nil
+	}
+	table := func(name string, bind, init, local, fill unsafe.Pointer) error {
+		f := mapping.CreateTableFunction()
+		defer mapping.DestroyTableFunction(&f)
+		mapping.TableFunctionSetName(f, name)
+		t := mapping.CreateLogicalType(mapping.TypeBigInt)
+		mapping.TableFunctionAddParameter(f, t)
+		mapping.DestroyLogicalType(&t)
+		mapping.TableFunctionSetExtraInfo(f, box(db), C.at_drop())
+		mapping.TableFunctionSetBind(f, bind)
+		mapping.TableFunctionSetInit(f, init)
+		if local != nil {
+			mapping.TableFunctionSetLocalInit(f, local)
+			mapping.TableFunctionSupportsProjectionPushdown(f, true)
+		}
+		mapping.TableFunctionSetFunction(f, fill)
+		if mapping.RegisterTableFunction(db.admin, f) == mapping.StateError {
+			return fmt.Errorf("register %s with DuckDB", name)
+		}
+		return nil
+	}
+	for _, err := range []error{
+		scalar("pgmirror_sql", C.at_sql(), mapping.TypeVarchar, mapping.TypeVarchar, mapping.TypeUBigInt),
+		scalar("pgmirror_live", C.at_live(), mapping.TypeBoolean, mapping.TypeBigInt, mapping.TypeUBigInt, mapping.TypeBigInt),
+		table("pgmirror_memory", C.at_memory_bind(), C.at_memory_init(), C.at_memory_local(), C.at_memory_fill()),
+		table("pgmirror_result", C.at_result_bind(), C.at_result_init(), nil, C.at_result_fill()),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
