@@ -32,7 +32,7 @@ type Table struct {
 	OID         uint32
 	Schema      string
 	Name        string
-	Relfilenode uint32 // pg_relation_filenode(): 0 when it has no storage
+	Relfilenode uint32 // pg_class.relfilenode as the look's snapshot sees it: 0 when it has no storage
 	Kind        byte   // pg_class.relkind: 'r' table, 'p' partitioned
 	Persistence byte   // pg_class.relpersistence: 'p', 'u', 't'
 	Identity    Identity
@@ -45,9 +45,14 @@ type Table struct {
 	// Unsupported is why this table cannot be mirrored yet (partitioned, row filter, column list, row security, …) and
 	// what to do; empty when it can.
 	Unsupported string
-	// Fingerprint is equal for two looks exactly if oid, name, persistence, identity, every pg_attribute row and every
-	// enum label of the column types are. Relfilenode is not part of it.
+	// Fingerprint is equal for two looks exactly if oid, name, persistence, identity, what every pg_attribute row says of
+	// the rows, and every enum label of the column types are. Relfilenode is not part of it, nor are nullability,
+	// statistics, storage, grants and the default of rows to come.
 	Fingerprint string
+	// AttributeVersions is equal for two looks exactly if no pg_attribute row of the relation was written in between. When
+	// it and Relfilenode both changed, the rows were rewritten, whatever Fingerprint says (ALTER … TYPE t USING f(c) with
+	// the type that c has); Relfilenode alone is VACUUM FULL or CLUSTER, AttributeVersions alone means nothing.
+	AttributeVersions string
 }
 
 // Column is one column of a Table.

@@ -1,0 +1,339 @@
+package pgcdc
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// hiddenColumn is the mirror's own column; no source column may have its name.
+const hiddenColumn = "_pgmirror_lsn"
+
+// walPosition is SQL for the end of the WAL that has been written (primary) or replayed (standby).
+const walPosition = `SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END`
+
+// Look reads the catalogue: every relation of the publications as one snapshot sees them. Everything is read from tables of
+// the catalogue and not by functions that look into the server's cache, because the cache may be newer than the snapshot,
+// and a look that mixed the two could take a rewriting ALTER for a VACUUM FULL.
+func (s *Source) Look(ctx context.Context) (*Catalog, error) {
+	var catalog *Catalog
+	err := s.idle.with(ctx, func(conn *pgconn.PgConn) error {
+		var err error
+		catalog, err = s.look(ctx, conn)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look at the catalogue: %w", err)
+	}
+	return catalog, nil
+}
+
+func (s *Source) look(ctx context.Context, conn *pgconn.PgConn) (*Catalog, error) {
+	checked, err := readLSN(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := query(ctx, conn, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); err != nil {
+		return nil, err
+	}
+	l := looker{ctx: ctx, conn: conn, version: majorVersion(conn.ParameterStatus("server_version"))}
+	publications, err := s.publications(ctx, conn, l.version)
+	if err != nil {
+		return nil, err
+	}
+	tables, err := l.tables(publications)
+	if err != nil {
+		return nil, err
+	}
+	path, err := l.searchPath()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := query(ctx, conn, "COMMIT"); err != nil {
+		return nil, err
+	}
+	after, err := readLSN(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	return &Catalog{LSN: after, CheckedLSN: checked, Tables: tables, SearchPath: path}, nil
+}
+
+func readLSN(ctx context.Context, conn *pgconn.PgConn) (LSN, error) {
+	rows, err := query(ctx, conn, walPosition)
+	if err != nil {
+		return 0, err
+	}
+	if len(rows) != 1 {
+		return 0, malformedf("no WAL position")
+	}
+	r := rowReader{row: rows[0]}
+	lsn := r.lsn()
+	return lsn, r.err
+}
+
+// looker reads one look inside its transaction.
+type looker struct {
+	ctx     context.Context
+	conn    *pgconn.PgConn
+	version int // major
+}
+
+// relationRow is what the catalogue says of one published relation, beyond Table.
+type relationRow struct {
+	table                        Table
+	partition, readable, secured bool
+	filtered, listed, generated  bool
+	attributes                   []attributeRow
+	indexes                      []indexRow
+}
+
+// attributeRow is a row of pg_attribute.
+type attributeRow struct {
+	attNum             int16
+	name, format       string
+	typeOID, collation uint32
+	typeMod            int32
+	notNull, dropped   bool
+	generated          byte
+	missing            string // attmissingval when atthasmissing
+	version            string // xmin
+}
+
+// indexRow is a row of pg_index, of a primary key or the chosen identity.
+type indexRow struct {
+	primary, identity, immediate, valid bool
+	keys                                []int16 // attnums
+}
+
+func (l *looker) rows(sql string, each func(*rowReader) error) error {
+	rows, err := query(l.ctx, l.conn, sql)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		r := rowReader{row: row}
+		if err := each(&r); err != nil {
+			return err
+		}
+		if r.err != nil {
+			return r.err
+		}
+	}
+	return nil
+}
+
+func (l *looker) tables(publications []publicationRow) ([]Table, error) {
+	relations, err := l.relations(publications)
+	if err != nil || len(relations) == 0 {
+		return nil, err
+	}
+	oids := make([]uint32, len(relations))
+	byOID := make(map[uint32]*relationRow, len(relations))
+	for i, r := range relations {
+		oids[i] = r.table.OID
+		byOID[r.table.OID] = r
+	}
+	if err := l.attributes(oids, byOID); err != nil {
+		return nil, err
+	}
+	if err := l.indexes(oids, byOID); err != nil {
+		return nil, err
+	}
+	types, err := l.types(oids)
+	if err != nil {
+		return nil, err
+	}
+	catalog := newTypeCatalog(types)
+	tables := make([]Table, len(relations))
+	for i, r := range relations {
+		r.complete(catalog)
+		tables[i] = r.table
+	}
+	return tables, nil
+}
+
+// relations reads the published relations, by schema and name.
+func (l *looker) relations(publications []publicationRow) ([]*relationRow, error) {
+	var names, generating []string
+	for _, p := range publications {
+		names = append(names, p.name)
+		if p.generated {
+			generating = append(generating, p.name)
+		}
+	}
+	list := quoteLiterals(names)
+	filters := "false, false" // row filters and column lists came with PostgreSQL 15
+	if l.version >= 15 {
+		filters = `coalesce(bool_or(m.prqual IS NOT NULL), false), coalesce(bool_or(m.prattrs IS NOT NULL), false)`
+	}
+	generated := "false"
+	if len(generating) > 0 {
+		generated = "bool_or(p.pubname IN (" + quoteLiterals(generating) + "))"
+	}
+	sql := `SELECT c.oid, n.nspname, c.relname, c.relfilenode, c.relkind, c.relpersistence, c.relreplident, c.relispartition,
+			coalesce(has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE'), false),
+			coalesce(row_security_active(c.oid), false), ` + filters + `, ` + generated + `
+		FROM pg_publication_tables p
+		JOIN pg_namespace n ON n.nspname = p.schemaname
+		JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename
+		JOIN pg_publication b ON b.pubname = p.pubname
+		LEFT JOIN pg_publication_rel m ON m.prpubid = b.oid AND m.prrelid = c.oid
+		WHERE p.pubname IN (` + list + `)
+		GROUP BY c.oid, c.relname, c.relfilenode, c.relkind, c.relpersistence, c.relreplident, c.relispartition, n.oid, n.nspname
+		ORDER BY n.nspname COLLATE "C", c.relname COLLATE "C"`
+	var relations []*relationRow
+	err := l.rows(sql, func(r *rowReader) error {
+		relations = append(relations, &relationRow{
+			table: Table{
+				OID: r.oid(), Schema: r.text(), Name: r.text(), Relfilenode: r.oid(), Kind: r.char(), Persistence: r.char(),
+				Identity: Identity(r.char()),
+			},
+			partition: r.bool(), readable: r.bool(), secured: r.bool(), filtered: r.bool(), listed: r.bool(), generated: r.bool(),
+		})
+		return nil
+	})
+	return relations, err
+}
+
+// attributesSQL reads the rows of pg_attribute of some relations. A NOT NULL constraint that was never validated
+// (PostgreSQL 18) does not count.
+func attributesSQL(oids []uint32) string {
+	return `SELECT a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, a.attcollation,
+			a.attnotnull AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = a.attrelid AND k.contype = 'n'
+				AND k.conkey = ARRAY[a.attnum] AND NOT k.convalidated),
+			a.attisdropped, a.attgenerated, CASE WHEN a.atthasmissing THEN coalesce(a.attmissingval::text, '') ELSE '-' END, a.xmin,
+			format_type(a.atttypid, a.atttypmod)
+		FROM pg_attribute a WHERE a.attnum > 0 AND a.attrelid IN (` + joinOIDs(oids) + `) ORDER BY a.attrelid, a.attnum`
+}
+
+func readAttribute(r *rowReader) attributeRow {
+	return attributeRow{
+		attNum: int16(r.int(16)), name: r.text(), typeOID: r.oid(), typeMod: int32(r.int(32)), collation: r.oid(),
+		notNull: r.bool(), dropped: r.bool(), generated: r.char(), missing: r.text(), version: r.text(), format: r.text(),
+	}
+}
+
+func (l *looker) attributes(oids []uint32, relations map[uint32]*relationRow) error {
+	return l.rows(attributesSQL(oids), func(r *rowReader) error {
+		relation := relations[r.oid()]
+		if relation == nil {
+			return malformedf("a column of a table that was not asked for")
+		}
+		relation.attributes = append(relation.attributes, readAttribute(r))
+		return nil
+	})
+}
+
+func (l *looker) indexes(oids []uint32, relations map[uint32]*relationRow) error {
+	sql := `SELECT indrelid, indisprimary, indisreplident, indimmediate, indisvalid, indnkeyatts, indkey
+		FROM pg_index WHERE (indisprimary OR indisreplident) AND indrelid IN (` + joinOIDs(oids) + `)
+		ORDER BY indrelid, indisprimary, indkey::text`
+	return l.rows(sql, func(r *rowReader) error {
+		relation := relations[r.oid()]
+		index := indexRow{primary: r.bool(), identity: r.bool(), immediate: r.bool(), valid: r.bool()}
+		count := int(r.int(16))
+		for _, text := range strings.Fields(r.text()) { // the columns of INCLUDE come last
+			if len(index.keys) == count {
+				break
+			}
+			one := rowReader{row: [][]byte{[]byte(text)}}
+			index.keys = append(index.keys, int16(one.int(16)))
+			if one.err != nil {
+				return one.err
+			}
+		}
+		if relation == nil {
+			return malformedf("an index of a table that was not asked for")
+		}
+		relation.indexes = append(relation.indexes, index)
+		return nil
+	})
+}
+
+// types reads every type that the relations' columns have, what domains are over and arrays hold included.
+func (l *looker) types(oids []uint32) ([]typeRow, error) {
+	need := `WITH RECURSIVE need(oid) AS (
+			SELECT DISTINCT atttypid FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped AND attrelid IN (` + joinOIDs(oids) + `)
+			UNION
+			SELECT v.oid FROM need JOIN pg_type t ON t.oid = need.oid, LATERAL (VALUES (t.typbasetype), (t.typelem)) v(oid) WHERE v.oid <> 0
+		) `
+	var types []typeRow
+	index := map[uint32]int{}
+	err := l.rows(need+`SELECT t.oid, t.typname, n.nspname, t.typtype, t.typcategory, t.typbasetype, t.typtypmod,
+			CASE WHEN t.typsubscript = 'pg_catalog.array_subscript_handler'::regproc THEN t.typelem ELSE 0 END, t.typdelim, t.typsend <> 0
+		FROM need JOIN pg_type t ON t.oid = need.oid JOIN pg_namespace n ON n.oid = t.typnamespace ORDER BY t.oid`, func(r *rowReader) error {
+		row := typeRow{
+			OID: r.oid(), Name: r.text(), Schema: r.text(), Kind: r.char(), Category: r.char(), Base: r.oid(), BaseMod: int32(r.int(32)),
+			Elem: r.oid(), Delim: r.char(), HasSend: r.bool(),
+		}
+		index[row.OID] = len(types)
+		types = append(types, row)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = l.rows(need+`SELECT e.enumtypid, e.enumlabel FROM need JOIN pg_enum e ON e.enumtypid = need.oid ORDER BY e.enumtypid, e.enumsortorder`,
+		func(r *rowReader) error {
+			i, ok := index[r.oid()]
+			if !ok {
+				return malformedf("a label of an enum that was not asked for")
+			}
+			types[i].EnumLabels = append(types[i].EnumLabels, r.text())
+			return nil
+		})
+	return types, err
+}
+
+// searchPath is what a session of ours has before we pin it: reset_val. The driver's own setting is not in it.
+func (l *looker) searchPath() ([]string, error) {
+	var path []string
+	err := l.rows("SELECT reset_val FROM pg_settings WHERE name = 'search_path'", func(r *rowReader) error {
+		path = parseSearchPath(r.text())
+		return nil
+	})
+	if !slices.Contains(path, "public") {
+		path = append(path, "public")
+	}
+	return path, err
+}
+
+// parseSearchPath splits a list of identifiers; "$user" is left out. Unquoted ones are folded to lower case.
+func parseSearchPath(list string) []string {
+	var path []string
+	for len(list) > 0 {
+		list = strings.TrimLeft(list, ", \t\n\r\v\f")
+		var name string
+		if rest, quoted := strings.CutPrefix(list, `"`); quoted {
+			name, list = unquoteIdent(rest)
+		} else {
+			end := strings.IndexByte(list, ',')
+			if end < 0 {
+				end = len(list)
+			}
+			name, list = strings.ToLower(strings.TrimSpace(list[:end])), list[end:]
+		}
+		if name != "" && name != "$user" {
+			path = append(path, name)
+		}
+	}
+	return path
+}
+
+// unquoteIdent reads a quoted identifier after its first quote, and returns what follows it.
+func unquoteIdent(s string) (name, rest string) {
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(s, `"`)
+		b.WriteString(before)
+		if !found || !strings.HasPrefix(after, `"`) {
+			return b.String(), after
+		}
+		b.WriteByte('"')
+		s = after[1:]
+	}
+}

@@ -1,0 +1,164 @@
+package pgcdc
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"slices"
+)
+
+// complete fills in the table's columns, keys, fingerprint and the reason why it cannot be mirrored, if there is one.
+func (r *relationRow) complete(types *typeCatalog) {
+	t := &r.table
+	position := map[int16]int{} // attnum → index into Columns
+	for _, a := range r.attributes {
+		if a.dropped || a.generated != 0 && !(r.generated && a.generated == 's') {
+			continue
+		}
+		position[a.attNum] = len(t.Columns)
+		t.Columns = append(t.Columns, Column{
+			AttNum: a.attNum, Name: a.name, NotNull: a.notNull, Type: types.resolve(a.typeOID, a.typeMod, a.format),
+		})
+	}
+	keysPublished := true
+	columnsOf := func(index indexRow) (columns []int) {
+		for _, attNum := range index.keys {
+			i, ok := position[attNum]
+			if !ok {
+				keysPublished = false
+				return nil
+			}
+			columns = append(columns, i)
+		}
+		return columns
+	}
+	for _, index := range r.indexes {
+		if !index.valid {
+			continue
+		}
+		if index.primary {
+			t.Key = columnsOf(index)
+		}
+		// A deferrable key is no identity: inside a transaction two rows may have it.
+		if index.immediate && (index.primary && t.Identity == IdentityDefault || index.identity && t.Identity == IdentityIndex) {
+			t.IdentityKey = columnsOf(index)
+		}
+	}
+	if t.Identity == IdentityFull {
+		for i := range t.Columns {
+			t.IdentityKey = append(t.IdentityKey, i)
+		}
+	}
+	t.Unsupported = r.unsupported(keysPublished)
+	t.Fingerprint, t.AttributeVersions = r.fingerprint(types)
+}
+
+// unsupported is why the table cannot be mirrored yet and what to do, or empty.
+func (r *relationRow) unsupported(keysPublished bool) string {
+	t := &r.table
+	name := qualified(t.Schema, t.Name)
+	switch {
+	case t.Kind == 'p':
+		return "partitioned tables are not mirrored yet; take it out of the publication"
+	case r.partition:
+		return "partitions are not mirrored yet; take it out of the publication"
+	case t.Kind != 'r':
+		return fmt.Sprintf("relations of kind %q are not mirrored; take it out of the publication", t.Kind)
+	case t.Persistence != 'p':
+		return "only permanent tables are in the WAL; run ALTER TABLE " + name + " SET LOGGED"
+	case !r.readable:
+		return "the role may not read it; run GRANT USAGE ON SCHEMA " + quoteIdent(t.Schema) + " and GRANT SELECT ON " + name + " to it"
+	case r.filtered:
+		return "row filters are not mirrored yet; publish the table without WHERE"
+	case r.listed:
+		return "column lists are not mirrored yet; publish the table without one"
+	case r.secured:
+		return "row security hides rows from the role; give it BYPASSRLS"
+	case len(t.Columns) == 0:
+		return "it has no published column; take it out of the publication"
+	case !keysPublished:
+		return "a column of its key is not published; choose another REPLICA IDENTITY"
+	}
+	for _, c := range t.Columns {
+		if c.Name == hiddenColumn {
+			return "the column " + hiddenColumn + " has the name of the mirror's own; rename it"
+		}
+		if c.Type.Unsupported != "" {
+			return "column " + quoteIdent(c.Name) + ": " + c.Type.Unsupported
+		}
+	}
+	return ""
+}
+
+// fingerprint hashes what gives the table's rows their meaning. Of pg_attribute it takes all rows, those of dropped columns
+// too, but of them not what changes no row and no meaning: nullability, statistics, storage, grants, and whether there is
+// a default for rows to come. versions is the xmin of each of these rows.
+func (r *relationRow) fingerprint(types *typeCatalog) (contents, versions string) {
+	c, v := hasher{sha256.New()}, hasher{sha256.New()}
+	t := &r.table
+	c.number(uint64(t.OID))
+	c.text(t.Schema, t.Name, string([]byte{t.Persistence, t.Kind, byte(t.Identity)}))
+	enums := map[uint32]bool{}
+	c.number(uint64(len(r.attributes)))
+	for _, a := range r.attributes {
+		c.number(uint64(a.attNum))
+		c.number(uint64(a.typeOID))
+		c.number(uint64(uint32(a.typeMod)))
+		c.number(uint64(a.collation))
+		c.text(a.name, fmt.Sprint(a.dropped), string([]byte{a.generated}), a.missing)
+		v.text(a.version)
+		types.enumsOf(a.typeOID, enums)
+	}
+	c.number(uint64(len(r.indexes)))
+	for _, index := range r.indexes {
+		c.text(fmt.Sprint(index))
+	}
+	oids := make([]uint32, 0, len(enums))
+	for oid := range enums {
+		oids = append(oids, oid)
+	}
+	slices.Sort(oids)
+	for _, oid := range oids {
+		labels := types.types[oid].EnumLabels
+		c.number(uint64(oid))
+		c.number(uint64(len(labels)))
+		c.text(labels...)
+	}
+	return c.sum(), v.sum()
+}
+
+// enumsOf adds the enums that values of a type are made of.
+func (c *typeCatalog) enumsOf(oid uint32, enums map[uint32]bool) {
+	for range domainDepthMax {
+		row, ok := c.types[oid]
+		switch {
+		case !ok:
+			return
+		case row.Kind == 'e':
+			enums[oid] = true
+			return
+		case row.Base != 0:
+			oid = row.Base
+		case row.Elem != 0:
+			oid = row.Elem
+		default:
+			return
+		}
+	}
+}
+
+// hasher writes every part with its length, so that no two lists of parts look alike.
+type hasher struct{ hash.Hash }
+
+func (h hasher) number(n uint64) { h.Write(binary.BigEndian.AppendUint64(nil, n)) }
+
+func (h hasher) text(parts ...string) {
+	for _, part := range parts {
+		h.number(uint64(len(part)))
+		h.Write([]byte(part))
+	}
+}
+
+func (h hasher) sum() string { return hex.EncodeToString(h.Sum(nil)) }
