@@ -109,7 +109,7 @@ type Catalog struct {
 	// CheckedLSN was read before the look: every change whose commit lies at or below it and had returned to its client
 	// before the look began was seen.
 	CheckedLSN LSN
-	Tables []Table // every relation of the publications, by schema and name
+	Tables     []Table // every relation of the publications, by schema and name
 	// SearchPath is the database's, "$user" left out, for the shell.
 	SearchPath []string
 }

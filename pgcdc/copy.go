@@ -1,0 +1,163 @@
+package pgcdc
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Copy sends every row of a table that the exported snapshot sees, in binary where the type allows it, else as the text of
+// the type's output function. The tuple is lent until row returns; an error of row ends the copy and is wrapped. It ends with
+// ErrRewritten when the relation's storage or columns are no longer the snapshot's or no longer those of table. Copies
+// of several tables may run at once, each on a connection of its own.
+func (s *Source) Copy(ctx context.Context, snapshot ExportedSnapshot, table *Table, row func(Tuple) error) error {
+	if err := s.copyTable(ctx, snapshot, table, row); err != nil {
+		return fmt.Errorf("copy %s: %w", qualified(table.Schema, table.Name), err)
+	}
+	return nil
+}
+
+func (s *Source) copyTable(ctx context.Context, snapshot ExportedSnapshot, table *Table, row func(Tuple) error) error {
+	conn, err := connect(ctx, s.plain)
+	if err != nil {
+		return err
+	}
+	defer closeConn(conn)
+	if err := useSnapshot(ctx, conn, snapshot); err != nil {
+		return err
+	}
+	// From the lock on, nobody can rewrite or alter the table until we are done; what was done before is seen by comparing.
+	_, err = query(ctx, conn, "LOCK TABLE ONLY "+qualified(table.Schema, table.Name)+" IN ACCESS SHARE MODE")
+	switch sqlState(err) {
+	case "42P01", "3F000", "42809": // no such table, no such schema, not a table
+		return fmt.Errorf("%w (it was dropped or renamed)", ErrRewritten)
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.checkUnchanged(ctx, conn, table); err != nil {
+		return err
+	}
+	statement, formats := copyStatement(table)
+	parser := newCopyParser(formats, row)
+	if _, err := conn.CopyTo(ctx, parser, statement); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return err
+	}
+	return parser.finish()
+}
+
+// useSnapshot begins a transaction that sees what the exported snapshot sees.
+func useSnapshot(ctx context.Context, conn *pgconn.PgConn, snapshot ExportedSnapshot) error {
+	_, err := query(ctx, conn, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT "+quoteLiteral(snapshot.Name))
+	switch sqlState(err) {
+	case "22023", "42704", "55000", "58P01": // no such file in pg_snapshots, or its owner has ended
+		return fmt.Errorf("%w: %w", ErrSnapshotLost, err)
+	}
+	return err
+}
+
+// checkUnchanged compares the locked table as the snapshot sees it with what it is now. A relation rewritten after the
+// snapshot reads as empty under it, without any error; https://www.postgresql.org/docs/current/mvcc-caveats.html. The
+// columns of now are read on another connection, since ours sees the catalogue of the snapshot.
+func (s *Source) checkUnchanged(ctx context.Context, conn *pgconn.PgConn, table *Table) error {
+	rows, err := query(ctx, conn, fmt.Sprintf("SELECT relfilenode, coalesce(pg_relation_filenode(oid), 0), %s::regclass::oid = oid FROM pg_class WHERE oid = %d",
+		quoteLiteral(qualified(table.Schema, table.Name)), table.OID))
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		return fmt.Errorf("%w (the snapshot does not have it)", ErrRewritten)
+	}
+	r := rowReader{row: rows[0]}
+	then, now, same := r.oid(), r.oid(), r.bool()
+	if r.err != nil {
+		return r.err
+	}
+	if !same || then != now {
+		return fmt.Errorf("%w (its storage is another)", ErrRewritten)
+	}
+	seen, err := readShape(ctx, conn, table.OID)
+	if err != nil {
+		return err
+	}
+	var current []attributeRow
+	err = s.idle.with(ctx, func(other *pgconn.PgConn) (err error) {
+		current, err = readShape(ctx, other, table.OID)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(seen, current) || !shapeFits(table, current) {
+		return fmt.Errorf("%w (its columns are others)", ErrRewritten)
+	}
+	return nil
+}
+
+// readShape reads the columns of a table, without what says nothing of rows that exist.
+func readShape(ctx context.Context, conn *pgconn.PgConn, oid uint32) ([]attributeRow, error) {
+	rows, err := query(ctx, conn, attributesSQL([]uint32{oid}))
+	if err != nil {
+		return nil, err
+	}
+	var shape []attributeRow
+	for _, row := range rows {
+		r := rowReader{row: row}
+		r.oid() // attrelid
+		a := readAttribute(&r)
+		if r.err != nil {
+			return nil, r.err
+		}
+		a.version, a.format, a.notNull = "", "", false
+		shape = append(shape, a)
+	}
+	return shape, nil
+}
+
+// shapeFits says whether the table has exactly the columns that Look found.
+func shapeFits(table *Table, shape []attributeRow) bool {
+	columns := table.Columns
+	for _, a := range shape {
+		if a.dropped {
+			continue
+		}
+		if len(columns) > 0 && columns[0].AttNum == a.attNum {
+			c := columns[0]
+			if c.Name != a.name || c.Type.OID != a.typeOID || c.Type.Mod != a.typeMod {
+				return false
+			}
+			columns = columns[1:]
+		} else if a.generated == 0 {
+			return false
+		}
+	}
+	return len(columns) == 0
+}
+
+// copyStatement makes the COPY of a table and says in which format each column comes. IS DISTINCT FROM NULL, because a
+// composite value of NULLs IS NULL without being it; format's %s is the type's output function, which a cast to text is
+// not always (a char(n) cast to text loses its blanks).
+func copyStatement(table *Table) (string, []Format) {
+	var list strings.Builder
+	formats := make([]Format, len(table.Columns))
+	for i, c := range table.Columns {
+		if i > 0 {
+			list.WriteString(", ")
+		}
+		name := quoteIdent(c.Name)
+		if c.Type.BinaryOK {
+			formats[i] = FormatBinary
+			list.WriteString(name)
+			continue
+		}
+		formats[i] = FormatText
+		fmt.Fprintf(&list, "CASE WHEN %s IS DISTINCT FROM NULL THEN pg_catalog.format('%%s', %s) END", name, name)
+	}
+	return "COPY (SELECT " + list.String() + " FROM ONLY " + qualified(table.Schema, table.Name) + ") TO STDOUT (FORMAT binary)", formats
+}
