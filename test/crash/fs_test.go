@@ -120,6 +120,9 @@ func TestPendingEntries(t *testing.T) {
 		"remove and create again": {func(d disk) { d.put("a", "1", 1) },
 			func(d disk) { d.must(d.Remove(d.path("a"))); d.put("a", "2", 1) },
 			[]files{{"a": "1"}, {}, {"a": "2"}}},
+		"rename away and create again": {nil,
+			func(d disk) { d.put("a", "1", 1); d.must(d.Rename(d.path("a"), d.path("b"))); d.put("a", "2", 1) },
+			[]files{{}, {"a": "1"}, {"b": "1"}, {"b": "1", "a": "2"}}},
 		"file in a new directory": {nil,
 			func(d disk) {
 				d.must(d.MkdirAll(d.path("d/e")))
