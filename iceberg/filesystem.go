@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 )
 
 // FileSystem is where the warehouse keeps its files. A test replaces it with one that forgets what was not synced.
@@ -20,7 +21,7 @@ type FileSystem interface {
 	MkdirAll(path string) error
 	// SyncDir makes the directory's entries durable.
 	SyncDir(path string) error
-	// ReadDir names the entries of a directory, sorted; an absent directory is empty.
+	// ReadDir names the entries of a directory, sorted; what is absent or no directory is empty.
 	ReadDir(path string) ([]string, error)
 }
 
@@ -94,7 +95,7 @@ func (osFiles) SyncDir(path string) error {
 
 func (osFiles) ReadDir(path string) ([]string, error) {
 	entries, err := os.ReadDir(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil
 	}
 	names := make([]string, len(entries))

@@ -3,78 +3,159 @@ package iceberg
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"path/filepath"
+	"sync"
 
-	"github.com/apache/arrow-go/v18/arrow"
-
-	"pgmirror/readstate"
+	"github.com/google/uuid"
 )
 
 // Config says where a warehouse is and how it is kept.
 type Config struct {
-	// Dir is the data directory: catalog.db and warehouse/ are in it.
+	// Dir is the data directory, absolute: catalog.db and warehouse/ are in it.
 	Dir string
 	// Files is the file system of warehouse/; nil is OS. catalog.db is SQLite's own business.
 	Files FileSystem
 	Log   *slog.Logger // nil is silent
-	// Effect, for tests, is called before each named effect (EffectNames); its error ends the work there as a crash would.
+	// Effect, for tests, is called before each named effect (EffectNames); "sqlite committed" comes after the commit. Its
+	// error ends the work there as a crash would: nothing is cleaned up.
 	Effect func(name string) error
-	// KeepSnapshots is how many snapshots a table retains; 0 is 100.
+	// KeepSnapshots is how many snapshots a table retains, at least 1; 0 is 100.
 	KeepSnapshots int
-	// TableErr, used by OpenReadOnly, says why a table must not be read, or "".
-	TableErr func(mirror []byte, name TableName) string
+	// TableErr, used by OpenReadOnly, says why a table must not be read at an LSN, or "". mirror is the stored document.
+	TableErr func(mirror []byte, name TableName, at LSN) string
+	// SearchPath, used by OpenReadOnly, finds the source's search path in the stored document.
+	SearchPath func(mirror []byte) []string
 }
 
 // EffectNames are the steps that Config.Effect may see.
-var EffectNames = []string{"parquet written", "parquet synced", "puffin written", "metadata written", "sqlite commit", "sqlite committed", "version hint", "file deleted"}
+var EffectNames = []string{"parquet written", "parquet synced", "puffin written", "metadata written", "sqlite commit",
+	"sqlite committed", "version hint", "file deleted"}
 
-// Warehouse is an open warehouse with one writer.
-type Warehouse struct{}
+const defaultKeepSnapshots = 100
 
-// TableLocation names the table a Writer writes for, also before it is created.
-type TableLocation struct {
-	Name   TableName
-	UUID   string
-	Schema *arrow.Schema
+// Warehouse is an open warehouse. Load comes first, once; then NewWriter, OpenData and DeleteUnreachable may be called by any
+// goroutine. Commits and RemoveOrphans exclude each other.
+type Warehouse struct {
+	config  Config
+	root    string // Dir/warehouse
+	files   FileSystem
+	log     *slog.Logger
+	catalog *catalog
+
+	mu     sync.Mutex
+	loaded bool
+	broken error             // a commit's outcome is unknown: nothing more is committed in this life
+	tables map[string]*table // by uuid
+	names  map[TableName]*table
+
+	dirs sync.Map // directories known to exist durably
 }
 
-var errUnbuilt = errors.New("being built")
-
-func Open(ctx context.Context, config Config) (*Warehouse, error) { return nil, errUnbuilt }
-func (w *Warehouse) Close() error                                 { return nil }
-func (w *Warehouse) Load(ctx context.Context) (*State, error)     { return nil, errUnbuilt }
-func (w *Warehouse) NewWriter(ctx context.Context, loc TableLocation) (*Writer, error) {
-	return nil, errUnbuilt
+// Open opens the catalog of a data directory and makes it if there is none.
+func Open(ctx context.Context, config Config) (*Warehouse, error) {
+	if err := checkDir(config.Dir); err != nil {
+		return nil, err
+	}
+	if config.Files == nil {
+		config.Files = OS
+	}
+	if config.Log == nil {
+		config.Log = slog.New(slog.DiscardHandler)
+	}
+	if config.KeepSnapshots == 0 {
+		config.KeepSnapshots = defaultKeepSnapshots
+	}
+	if config.KeepSnapshots < 1 {
+		return nil, fmt.Errorf("keep snapshots %d: at least 1 is needed", config.KeepSnapshots)
+	}
+	w := &Warehouse{config: config, root: filepath.Join(config.Dir, "warehouse"), files: config.Files, log: config.Log,
+		tables: map[string]*table{}, names: map[TableName]*table{}}
+	if err := w.ensureDir(w.root); err != nil {
+		return nil, err
+	}
+	var err error
+	if w.catalog, err = openCatalog(ctx, filepath.Join(config.Dir, "catalog.db")); err != nil {
+		return nil, err
+	}
+	return w, nil
 }
-func (w *Warehouse) OpenData(path string) (*Reader, error)                       { return nil, errUnbuilt }
-func (w *Warehouse) Commit(ctx context.Context, c Commit) (*Result, error)       { return nil, errUnbuilt }
-func (w *Warehouse) DeleteUnreachable(ctx context.Context, paths []string) error { return errUnbuilt }
-func (w *Warehouse) RemoveOrphans(ctx context.Context) (removed []string, err error) {
-	return nil, errUnbuilt
+
+// Close closes the catalog. Open Writers and Readers are their owners' to close.
+func (w *Warehouse) Close() error { return w.catalog.close() }
+
+// effect runs the test hook of a named step.
+func (w *Warehouse) effect(name string) error {
+	if w.config.Effect == nil {
+		return nil
+	}
+	if err := w.config.Effect(name); err != nil {
+		return &effectError{name, err}
+	}
+	return nil
 }
 
-type Writer struct{}
-
-func (x *Writer) Write(rec arrow.RecordBatch) error { return errUnbuilt }
-func (x *Writer) Rows() int64                       { return 0 }
-func (x *Writer) Bytes() int64                      { return 0 }
-func (x *Writer) Close() (DataFile, error)          { return DataFile{}, errUnbuilt }
-func (x *Writer) Abort() error                      { return errUnbuilt }
-
-type Reader struct{}
-
-func (r *Reader) Columns(ctx context.Context, fieldIDs []int32, each func(rec arrow.RecordBatch, firstRow int64) error) error {
-	return errUnbuilt
+// effectError marks an error that stands for a crash.
+type effectError struct {
+	name string
+	err  error
 }
-func (r *Reader) Row(row int64, fieldIDs []int32) (arrow.RecordBatch, error) { return nil, errUnbuilt }
-func (r *Reader) Rows() int64                                                { return 0 }
-func (r *Reader) Close() error                                               { return nil }
 
-type Committed struct{}
+func (e *effectError) Error() string { return fmt.Sprintf("at effect %q: %v", e.name, e.err) }
+func (e *effectError) Unwrap() error { return e.err }
 
-func OpenReadOnly(ctx context.Context, config Config) (*Committed, error) { return nil, errUnbuilt }
-func (c *Committed) Pin(ctx context.Context, req readstate.PinRequest) (*readstate.State, error) {
-	return nil, errUnbuilt
+func isEffect(err error) bool {
+	var e *effectError
+	return errors.As(err, &e)
 }
-func (c *Committed) SearchPath() []string { return nil }
-func (c *Committed) Close() error         { return nil }
+
+// ensureDir makes a directory below the data directory, durably: the entry of each new level is synced in its parent.
+func (w *Warehouse) ensureDir(dir string) error {
+	if _, known := w.dirs.Load(dir); known {
+		return nil
+	}
+	if dir == w.root {
+		if err := w.files.MkdirAll(dir); err != nil {
+			return fmt.Errorf("make directory %s: %w", dir, err)
+		}
+	} else {
+		if err := w.ensureDir(filepath.Dir(dir)); err != nil {
+			return err
+		}
+		if err := w.files.MkdirAll(dir); err != nil {
+			return fmt.Errorf("make directory %s: %w", dir, err)
+		}
+	}
+	if err := w.files.SyncDir(filepath.Dir(dir)); err != nil {
+		return fmt.Errorf("sync directory %s: %w", filepath.Dir(dir), err)
+	}
+	w.dirs.Store(dir, true)
+	return nil
+}
+
+// writeFile writes and syncs one small file. The caller syncs the directory.
+func (w *Warehouse) writeFile(path string, data []byte) error {
+	f, err := w.files.Create(path)
+	if err != nil {
+		return fmt.Errorf("create %s: %w", path, err)
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+func (w *Warehouse) syncDir(dir string) error {
+	if err := w.files.SyncDir(dir); err != nil {
+		return fmt.Errorf("sync directory %s: %w", dir, err)
+	}
+	return nil
+}
+
+// newID returns a name that was never used and never will be. Readers cache files by path.
+func newID() string { return uuid.NewString() }

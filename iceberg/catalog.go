@@ -1,0 +1,320 @@
+package iceberg
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
+)
+
+// CatalogName is the name under which PyIceberg's SqlCatalog and Iceberg Java's JdbcCatalog find our tables in catalog.db.
+const CatalogName = "pgmirror"
+
+// The first two tables are the JDBC catalog's, as PyIceberg and Java create them. Ours come after; nobody else reads those.
+//
+// pgmirror_state has one row: the last commit. pgmirror_tables repeats the metadata pointer that we wrote, so that another
+// writer's is known. pgmirror_replaced lists files that are out of the current snapshot but may still be named by a retained
+// one: as long as the table retains a snapshot with a sequence number below `sequence`.
+const catalogSchema = `
+CREATE TABLE IF NOT EXISTS iceberg_tables (
+	catalog_name VARCHAR(255) NOT NULL,
+	table_namespace VARCHAR(255) NOT NULL,
+	table_name VARCHAR(255) NOT NULL,
+	metadata_location VARCHAR(1000),
+	previous_metadata_location VARCHAR(1000),
+	iceberg_type VARCHAR(5),
+	PRIMARY KEY (catalog_name, table_namespace, table_name));
+CREATE TABLE IF NOT EXISTS iceberg_namespace_properties (
+	catalog_name VARCHAR(255) NOT NULL,
+	namespace VARCHAR(255) NOT NULL,
+	property_key VARCHAR(255) NOT NULL,
+	property_value VARCHAR(1000),
+	PRIMARY KEY (catalog_name, namespace, property_key));
+CREATE TABLE IF NOT EXISTS pgmirror_state (
+	id INTEGER PRIMARY KEY CHECK (id = 1),
+	commit_id TEXT NOT NULL,
+	lsn INTEGER NOT NULL,
+	mirror BLOB);
+CREATE TABLE IF NOT EXISTS pgmirror_tables (
+	uuid TEXT PRIMARY KEY,
+	table_namespace TEXT NOT NULL,
+	table_name TEXT NOT NULL,
+	metadata_location TEXT NOT NULL,
+	UNIQUE (table_namespace, table_name));
+CREATE TABLE IF NOT EXISTS pgmirror_replaced (
+	path TEXT PRIMARY KEY,
+	uuid TEXT NOT NULL,
+	sequence INTEGER NOT NULL) WITHOUT ROWID;
+`
+
+// catalog is catalog.db.
+type catalog struct{ db *sql.DB }
+
+// openCatalog opens or makes the database. A commit is durable when it returns: in WAL mode with synchronous=FULL SQLite
+// syncs the log at each one.
+func openCatalog(ctx context.Context, path string) (*catalog, error) {
+	db, err := openSQLite(path, "rwc")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := db.ExecContext(ctx, catalogSchema); err != nil {
+		return nil, errors.Join(fmt.Errorf("prepare catalog %s: %w", path, err), db.Close())
+	}
+	return &catalog{db}, nil
+}
+
+// openCatalogReadOnly opens a database that exists.
+func openCatalogReadOnly(ctx context.Context, path string) (*catalog, error) {
+	db, err := openSQLite(path, "ro")
+	if err != nil {
+		return nil, err
+	}
+	if err := db.PingContext(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("open catalog %s: %w", path, err), db.Close())
+	}
+	return &catalog{db}, nil
+}
+
+func openSQLite(path, mode string) (*sql.DB, error) {
+	pragmas := []string{"busy_timeout(10000)", "synchronous(FULL)"}
+	if mode != "ro" {
+		pragmas = append(pragmas, "journal_mode(WAL)")
+	}
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+url.Values{"mode": {mode}, "_pragma": pragmas, "_txlock": {"immediate"}}.Encode())
+	if err != nil {
+		return nil, fmt.Errorf("open catalog %s: %w", path, err)
+	}
+	db.SetMaxOpenConns(1)
+	return db, nil
+}
+
+func (c *catalog) close() error { return c.db.Close() }
+
+// pointer is one row of pgmirror_tables joined with what iceberg_tables says now.
+type pointer struct {
+	name     TableName
+	uuid     string
+	ours     string // metadata location that we wrote last
+	location string // what the catalog says; "" when somebody dropped the table
+}
+
+// replacedFile is one row of pgmirror_replaced.
+type replacedFile struct {
+	path     string
+	uuid     string
+	sequence int64
+}
+
+// contents is all of the catalog, read in one transaction.
+type contents struct {
+	commitID string // "" before the first commit
+	mirror   []byte
+	lsn      LSN
+	pointers []pointer
+	foreign  []TableName // tables in our catalog that we did not make
+	// foreignLocations are their metadata locations.
+	foreignLocations []string
+	replaced         []replacedFile
+}
+
+func (c *catalog) read(ctx context.Context) (*contents, error) {
+	out, err := c.readAll(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read catalog: %w", err)
+	}
+	return out, nil
+}
+
+func (c *catalog) readAll(ctx context.Context) (*contents, error) {
+	tx, err := c.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback()
+	out := &contents{}
+	var lsn int64
+	if err := tx.QueryRowContext(ctx, `SELECT commit_id, lsn, mirror FROM pgmirror_state`).Scan(&out.commitID, &lsn, &out.mirror); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, err
+	}
+	out.lsn = LSN(lsn)
+	err = query(ctx, tx, `SELECT p.table_namespace, p.table_name, p.uuid, p.metadata_location, coalesce(t.metadata_location, '')
+		FROM pgmirror_tables p LEFT JOIN iceberg_tables t
+		ON t.catalog_name = ? AND t.table_namespace = p.table_namespace AND t.table_name = p.table_name
+		ORDER BY 1, 2`, []any{CatalogName}, func(scan func(...any) error) error {
+		var p pointer
+		err := scan(&p.name.Schema, &p.name.Name, &p.uuid, &p.ours, &p.location)
+		out.pointers = append(out.pointers, p)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = query(ctx, tx, `SELECT table_namespace, table_name, coalesce(metadata_location, '') FROM iceberg_tables WHERE catalog_name = ?
+		AND (table_namespace, table_name) NOT IN (SELECT table_namespace, table_name FROM pgmirror_tables) ORDER BY 1, 2`,
+		[]any{CatalogName}, func(scan func(...any) error) error {
+			var n TableName
+			var location string
+			err := scan(&n.Schema, &n.Name, &location)
+			out.foreign, out.foreignLocations = append(out.foreign, n), append(out.foreignLocations, location)
+			return err
+		})
+	if err != nil {
+		return nil, err
+	}
+	return out, query(ctx, tx, `SELECT path, uuid, sequence FROM pgmirror_replaced ORDER BY sequence`, nil, func(scan func(...any) error) error {
+		var r replacedFile
+		err := scan(&r.path, &r.uuid, &r.sequence)
+		out.replaced = append(out.replaced, r)
+		return err
+	})
+}
+
+func query(ctx context.Context, tx *sql.Tx, text string, args []any, row func(scan func(...any) error) error) error {
+	rows, err := tx.QueryContext(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// pointerMove is what a commit does to one table's rows.
+type pointerMove struct {
+	name     TableName
+	uuid     string
+	from, to string // "" from: create; "" to: drop
+	replaced []replacedFile
+}
+
+// commit moves all pointers and stores the mirror document in one transaction. The error is errUnknownOutcome only if the
+// transaction may have been committed and that cannot be read back.
+func (c *catalog) commit(ctx context.Context, commitID string, mirror []byte, lsn LSN, moves []pointerMove) error {
+	tx, err := c.db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin catalog transaction: %w", err)
+	}
+	defer tx.Rollback()
+	// Drops first: a commit may drop a table and create another of the same name.
+	slices.SortStableFunc(moves, func(a, b pointerMove) int { return strings.Compare(dropFirst(a), dropFirst(b)) })
+	for _, m := range moves {
+		if err := m.apply(ctx, tx); err != nil {
+			return fmt.Errorf("table %s.%s: %w", m.name.Schema, m.name.Name, err)
+		}
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO pgmirror_state (id, commit_id, lsn, mirror) VALUES (1, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET commit_id = excluded.commit_id, lsn = excluded.lsn, mirror = coalesce(excluded.mirror, mirror)`,
+		commitID, int64(lsn), mirror)
+	if err != nil {
+		return fmt.Errorf("store the mirror document: %w", err)
+	}
+	if err := tx.Commit(); err != nil {
+		return c.outcome(commitID, err)
+	}
+	return nil
+}
+
+func dropFirst(m pointerMove) string {
+	if m.to == "" {
+		return "0"
+	}
+	return "1"
+}
+
+// errUnknownOutcome means that nobody can say whether a commit happened.
+var errUnknownOutcome = errors.New("outcome of the catalog commit is unknown")
+
+// outcome finds out whether a commit that returned an error happened all the same.
+func (c *catalog) outcome(commitID string, cause error) error {
+	var stored string
+	err := c.db.QueryRow(`SELECT commit_id FROM pgmirror_state`).Scan(&stored)
+	switch {
+	case err == nil && stored == commitID:
+		return nil
+	case err == nil || errors.Is(err, sql.ErrNoRows):
+		return fmt.Errorf("commit the catalog: %w", cause)
+	}
+	return fmt.Errorf("%w: %w; then reading it back: %w", errUnknownOutcome, cause, err)
+}
+
+func (m *pointerMove) apply(ctx context.Context, tx *sql.Tx) error {
+	where := []any{CatalogName, m.name.Schema, m.name.Name}
+	switch {
+	case m.from == "":
+		_, err := tx.ExecContext(ctx, `INSERT INTO iceberg_namespace_properties (catalog_name, namespace, property_key, property_value)
+			VALUES (?, ?, 'exists', 'true') ON CONFLICT DO NOTHING`, CatalogName, m.name.Schema)
+		if err != nil {
+			return err
+		}
+		if err := one(tx.ExecContext(ctx, `INSERT INTO iceberg_tables (catalog_name, table_namespace, table_name, metadata_location, iceberg_type)
+			VALUES (?, ?, ?, ?, 'TABLE') ON CONFLICT DO NOTHING`, append(where, m.to)...)); err != nil {
+			return fmt.Errorf("create: the catalog has a table of this name: %w", err)
+		}
+		if _, err := tx.ExecContext(ctx, `INSERT INTO pgmirror_tables (uuid, table_namespace, table_name, metadata_location) VALUES (?, ?, ?, ?)`,
+			m.uuid, m.name.Schema, m.name.Name, m.to); err != nil {
+			return err
+		}
+	case m.to == "":
+		if err := one(tx.ExecContext(ctx, `DELETE FROM iceberg_tables WHERE catalog_name = ? AND table_namespace = ? AND table_name = ?
+			AND metadata_location = ?`, append(where, m.from)...)); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `DELETE FROM pgmirror_tables WHERE uuid = ?`, m.uuid); err != nil {
+			return err
+		}
+	default:
+		args := append([]any{m.to, m.from}, append(where, m.from)...)
+		if err := one(tx.ExecContext(ctx, `UPDATE iceberg_tables SET metadata_location = ?, previous_metadata_location = ?
+			WHERE catalog_name = ? AND table_namespace = ? AND table_name = ? AND metadata_location = ?`, args...)); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `UPDATE pgmirror_tables SET metadata_location = ? WHERE uuid = ?`, m.to, m.uuid); err != nil {
+			return err
+		}
+	}
+	for _, r := range m.replaced {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO pgmirror_replaced (path, uuid, sequence) VALUES (?, ?, ?)
+			ON CONFLICT (path) DO UPDATE SET sequence = min(sequence, excluded.sequence)`, r.path, r.uuid, r.sequence); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// one is ErrForeignSnapshot when a statement found no row of ours to change.
+func one(result sql.Result, err error) error {
+	if err != nil {
+		return err
+	}
+	if n, err := result.RowsAffected(); err != nil || n == 1 {
+		return err
+	}
+	return ErrForeignSnapshot
+}
+
+// forget takes deleted files off the list of replaced ones.
+func (c *catalog) forget(ctx context.Context, paths []string) error {
+	tx, err := c.db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("forget deleted files: %w", err)
+	}
+	defer tx.Rollback()
+	for _, p := range paths {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM pgmirror_replaced WHERE path = ?`, p); err != nil {
+			return fmt.Errorf("forget deleted files: %w", err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("forget deleted files: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+package iceberg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// DeleteUnreachable deletes files that Result.Unreachable listed, when no reader uses them any more. It may be called again
+// for the same files, in any life. A path outside the warehouse is refused.
+func (w *Warehouse) DeleteUnreachable(ctx context.Context, paths []string) error {
+	for _, path := range paths {
+		if !strings.HasPrefix(filepath.Clean(path), w.root+"/") {
+			return fmt.Errorf("delete %s: it is not in the warehouse", path)
+		}
+	}
+	for _, path := range paths {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := w.remove(path); err != nil {
+			return err
+		}
+	}
+	// Forgotten last: a crash before leaves the names, and deleting an absent file is no error.
+	return w.catalog.forget(ctx, paths)
+}
+
+func (w *Warehouse) remove(path string) error {
+	if err := w.effect("file deleted"); err != nil {
+		return err
+	}
+	if err := w.files.Remove(path); err != nil {
+		return fmt.Errorf("delete %s: %w", path, err)
+	}
+	return nil
+}
+
+// RemoveOrphans deletes what an earlier life left behind: files of our naming that no retained snapshot needs, in the
+// directories of known and of forgotten tables. It is for the start, after Load: open Writers would lose their files.
+// Anything that we could not have made is left alone.
+func (w *Warehouse) RemoveOrphans(ctx context.Context) (removed []string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.loaded {
+		return nil, errors.New("remove orphans: the warehouse is not loaded")
+	}
+	c, err := w.catalog.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	keep, dirs := map[string]bool{}, map[string]bool{}
+	for _, t := range w.tables {
+		dirs[t.dir] = true
+		for _, path := range t.allFiles() {
+			keep[path] = true
+		}
+	}
+	schemas, err := w.files.ReadDir(w.root)
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", w.root, err)
+	}
+	for _, schema := range schemas {
+		tables, err := w.files.ReadDir(filepath.Join(w.root, schema))
+		if err != nil {
+			return removed, fmt.Errorf("list %s: %w", filepath.Join(w.root, schema), err)
+		}
+		for _, name := range tables {
+			dir := filepath.Join(w.root, schema, name)
+			if !tableDirForm.MatchString(name) || foreignDir(c.foreignLocations, dir) {
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				return removed, err
+			}
+			gone, err := w.removeFrom(dir, keep, !dirs[dir])
+			removed = append(removed, gone...)
+			if err != nil {
+				return removed, err
+			}
+		}
+	}
+	// What was unreachable is gone now; what is still reachable stays listed.
+	var forget []string
+	for _, r := range c.replaced {
+		if !keep[r.path] {
+			forget = append(forget, r.path)
+		}
+	}
+	return removed, w.catalog.forget(ctx, forget)
+}
+
+func foreignDir(locations []string, dir string) bool {
+	for _, location := range locations {
+		if strings.HasPrefix(strings.TrimPrefix(location, uriScheme), dir+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// removeFrom deletes the orphans in one table's directory, and the directory itself if nobody knows the table.
+func (w *Warehouse) removeFrom(dir string, keep map[string]bool, unknown bool) (removed []string, err error) {
+	for _, sub := range []string{"data", "metadata"} {
+		form := dataFileForm
+		if sub == "metadata" {
+			form = metadataFileForm
+		}
+		names, err := w.files.ReadDir(filepath.Join(dir, sub))
+		if err != nil {
+			return removed, fmt.Errorf("list %s: %w", filepath.Join(dir, sub), err)
+		}
+		left := len(names)
+		for _, name := range names {
+			path := filepath.Join(dir, sub, name)
+			if keep[path] || !form.MatchString(name) {
+				continue
+			}
+			if err := w.remove(path); err != nil {
+				return removed, err
+			}
+			removed = append(removed, path)
+			left--
+		}
+		if unknown && left == 0 {
+			if err := w.removeDir(filepath.Join(dir, sub)); err != nil {
+				return removed, err
+			}
+		}
+	}
+	if names, err := w.files.ReadDir(dir); unknown && err == nil && len(names) == 0 {
+		return removed, w.removeDir(dir)
+	}
+	return removed, nil
+}
+
+func (w *Warehouse) removeDir(dir string) error {
+	if err := w.files.Remove(dir); err != nil {
+		return fmt.Errorf("delete directory %s: %w", dir, err)
+	}
+	w.dirs.Delete(dir)
+	return nil
+}

@@ -1,0 +1,185 @@
+package iceberg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	icetable "github.com/apache/iceberg-go/table"
+
+	"pgmirror/readstate"
+)
+
+// Committed answers queries from the committed snapshots while no mirror runs. Its methods may be called by several
+// goroutines.
+type Committed struct {
+	config  Config
+	root    string
+	files   FileSystem
+	catalog *catalog
+
+	mu       sync.Mutex
+	commitID string
+	contents *contents
+	tables   []*table // current snapshots; nil where faults has an entry
+	faults   []error
+}
+
+// OpenReadOnly opens a data directory that a mirror has written. It changes nothing there. Config.Files, TableErr and
+// SearchPath are used.
+func OpenReadOnly(ctx context.Context, config Config) (*Committed, error) {
+	if err := checkDir(config.Dir); err != nil {
+		return nil, err
+	}
+	if config.Files == nil {
+		config.Files = OS
+	}
+	cat, err := openCatalogReadOnly(ctx, filepath.Join(config.Dir, "catalog.db"))
+	if err != nil {
+		return nil, err
+	}
+	c := &Committed{config: config, root: filepath.Join(config.Dir, "warehouse"), files: config.Files, catalog: cat}
+	if err := c.refresh(ctx); err != nil {
+		return nil, errors.Join(err, cat.close())
+	}
+	return c, nil
+}
+
+// Close closes the catalog. States stay valid.
+func (c *Committed) Close() error { return c.catalog.close() }
+
+// SearchPath is what Config.SearchPath makes of the mirror document, else public.
+func (c *Committed) SearchPath() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.config.SearchPath != nil {
+		if path := c.config.SearchPath(c.contents.mirror); len(path) > 0 {
+			return path
+		}
+	}
+	return []string{"public"}
+}
+
+// refresh loads the current snapshots if there was a commit since.
+func (c *Committed) refresh(ctx context.Context) error {
+	contents, err := c.catalog.read(ctx)
+	if err != nil {
+		return err
+	}
+	if c.contents != nil && contents.commitID == c.commitID {
+		return nil
+	}
+	c.tables, c.faults, err = loadTables(ctx, c.files, contents.pointers, c.root)
+	if err != nil {
+		return err
+	}
+	c.contents, c.commitID = contents, contents.commitID
+	return nil
+}
+
+// Pin makes the state of the newest cut, or of an older one if every table retains its snapshot of then. It never waits:
+// what is not committed cannot come while no mirror runs.
+func (c *Committed) Pin(ctx context.Context, req readstate.PinRequest) (*readstate.State, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.refresh(ctx); err != nil {
+		return nil, fmt.Errorf("read committed snapshots: %w", err)
+	}
+	newest := c.contents.lsn
+	if req.WaitSource || req.WaitLSN > newest || req.At > newest {
+		return nil, fmt.Errorf("the mirror is not running: the newest committed lsn is %s", newest)
+	}
+	at := newest
+	if req.At != 0 {
+		at = req.At
+		if err := c.checkCut(at); err != nil {
+			return nil, err
+		}
+	}
+	state := &readstate.State{LSN: at, Pinned: time.Now(), Release: func() {}}
+	for i, p := range c.contents.pointers {
+		state.Tables = append(state.Tables, c.table(i, p.name, at))
+	}
+	return state, nil
+}
+
+func (c *Committed) table(i int, name TableName, at LSN) *readstate.Table {
+	out := &readstate.Table{Name: name}
+	if c.config.TableErr != nil {
+		out.Err = c.config.TableErr(c.contents.mirror, name, at)
+	}
+	if out.Err == "" && c.faults[i] != nil {
+		out.Err = c.faults[i].Error()
+	}
+	if out.Err != "" {
+		return out
+	}
+	t := c.tables[i]
+	if snapshot := snapshotAt(t.meta, at); snapshot == nil {
+		out.Err = fmt.Sprintf("the table did not exist in the mirror at %s", at)
+		return out
+	} else if snapshot.SnapshotID != t.meta.CurrentSnapshot().SnapshotID {
+		past := &table{name: t.name, uuid: t.uuid, dir: t.dir, meta: t.meta, path: t.path}
+		if err := past.loadSnapshot(c.files, snapshot); err != nil {
+			out.Err = err.Error()
+			return out
+		}
+		t = past
+	}
+	out.Schema = t.schema
+	for _, f := range t.inOrder() {
+		out.Files = append(out.Files, readstate.File{Path: f.file.Path, Rows: f.file.Rows, Bytes: f.file.Bytes, Deleted: f.file.Deleted})
+	}
+	return out
+}
+
+// snapshotAt is the newest retained snapshot at or below an LSN; nil if there is none.
+func snapshotAt(meta icetable.Metadata, at LSN) *icetable.Snapshot {
+	var found *icetable.Snapshot
+	for _, s := range meta.Snapshots() {
+		if lsn, err := snapshotLSN(&s); err == nil && lsn <= at && (found == nil || s.SequenceNumber > found.SequenceNumber) {
+			found = &s
+		}
+	}
+	return found
+}
+
+// checkCut says whether all tables can be shown at an LSN: it must be a cut, and no table may have expired what it needs.
+func (c *Committed) checkCut(at LSN) error {
+	cuts, floor := []LSN{c.contents.lsn}, LSN(0)
+	for _, t := range c.tables {
+		if t == nil {
+			continue
+		}
+		first, firstSequence := LSN(0), int64(0)
+		for _, s := range t.meta.Snapshots() {
+			lsn, err := snapshotLSN(&s)
+			if err != nil {
+				continue
+			}
+			cuts = append(cuts, lsn)
+			if firstSequence == 0 || s.SequenceNumber < firstSequence {
+				first, firstSequence = lsn, s.SequenceNumber
+			}
+		}
+		if firstSequence > 1 { // older ones have expired
+			floor = max(floor, first)
+		}
+	}
+	cuts = slices.DeleteFunc(cuts, func(cut LSN) bool { return cut < floor })
+	if slices.Contains(cuts, at) {
+		return nil
+	}
+	distance := func(cut LSN) LSN { return max(cut, at) - min(cut, at) }
+	nearest := cuts[0] // the newest cut is always there
+	for _, cut := range cuts {
+		if distance(cut) < distance(nearest) {
+			nearest = cut
+		}
+	}
+	return fmt.Errorf("%w: the mirror is not running, and %s is not a retained checkpoint; the nearest is %s", ErrNotRetained, at, nearest)
+}
