@@ -78,7 +78,7 @@ func (m *MemIndex) find(hash uint64) int {
 
 func (m *MemIndex) grow() {
 	size := max(minSlots, len(m.slots)*2)
-	if size*2 <= m.rows {
+	if len(m.slots) > 0 && size*2 <= m.rows {
 		size *= 2 // fewer steps, but no space for rows that may never come
 	}
 	old := m.slots
