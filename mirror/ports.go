@@ -4,8 +4,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/jackc/pglogrepl"
 
+	"pgmirror/iceberg"
 	"pgmirror/pgcdc"
 )
 
@@ -29,6 +31,8 @@ type Source interface {
 	// lent until row returns. It ends with pgcdc.ErrRewritten when the relation's storage or columns are no longer the
 	// snapshot's.
 	Copy(ctx context.Context, snapshot pgcdc.ExportedSnapshot, table *pgcdc.Table, row func(pgcdc.Tuple) error) error
+	// Snapshot exports a snapshot of the source as it is now; its ConsistentPoint was read before it was taken.
+	Snapshot(ctx context.Context) (snapshot pgcdc.ExportedSnapshot, release func(), err error)
 	// Stream sends every commit above from in order, and keepalives between them, until ctx ends or the connection is
 	// lost. It blocks while out is full; the server is answered meanwhile. Nothing is sent on out after it returned.
 	Stream(ctx context.Context, from LSN, binary bool, out chan<- pgcdc.Event) error
@@ -40,6 +44,50 @@ type Source interface {
 	// to it that the stream passes that LSN soon.
 	WaitPoint(ctx context.Context) (LSN, error)
 }
+
+// Warehouse is where tables become durable. Over returns one that satisfies it.
+type Warehouse interface {
+	// Load returns what the last commit left.
+	Load(ctx context.Context) (*iceberg.State, error)
+	// RemoveOrphans deletes files that no retained snapshot names, while nobody else works on the warehouse.
+	RemoveOrphans(ctx context.Context) (removed []string, err error)
+	// NewWriter begins a data file of a table.
+	NewWriter(ctx context.Context, loc iceberg.TableLocation) (DataWriter, error)
+	// OpenData opens a data file for reading.
+	OpenData(path string) (DataReader, error)
+	// Commit makes a checkpoint durable, whole or not at all.
+	Commit(ctx context.Context, c iceberg.Commit) (*iceberg.Result, error)
+	// DeleteUnreachable deletes files that a commit reported; absent ones are no error.
+	DeleteUnreachable(ctx context.Context, paths []string) error
+}
+
+// DataWriter writes one data file. Exactly one of Close and Abort ends it.
+type DataWriter interface {
+	// Write appends rows: the table's columns and the create LSN as the last one.
+	Write(rec arrow.RecordBatch) error
+	Close() (iceberg.DataFile, error)
+	Abort() error
+}
+
+// DataReader reads one data file.
+type DataReader interface {
+	// Columns hands out some columns of all rows, in order.
+	Columns(ctx context.Context, fieldIDs []int32, each func(rec arrow.RecordBatch, firstRow int64) error) error
+	// Row returns some columns of one row.
+	Row(row int64, fieldIDs []int32) (arrow.RecordBatch, error)
+	Close() error
+}
+
+// Over makes a Warehouse of an Iceberg one.
+func Over(w *iceberg.Warehouse) Warehouse { return warehouse{w} }
+
+type warehouse struct{ *iceberg.Warehouse }
+
+func (w warehouse) NewWriter(ctx context.Context, loc iceberg.TableLocation) (DataWriter, error) {
+	return w.Warehouse.NewWriter(ctx, loc)
+}
+
+func (w warehouse) OpenData(path string) (DataReader, error) { return w.Warehouse.OpenData(path) }
 
 // Files keeps the small local files that can be rebuilt: FileIndexes.
 type Files interface {

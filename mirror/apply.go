@@ -1,0 +1,259 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"pgmirror/deletion"
+	"pgmirror/pgcdc"
+)
+
+// apply applies one committed transaction to every streaming table and makes it visible in one step.
+//
+// It goes change by change, each looked up in the state that the one before left (X1, X2). Everything gets the commit's end
+// LSN E, which is above HWM, so no reader sees any of it until HWM reaches E. A table that cannot take a change fails
+// alone: what it has of E is above the LSN it is frozen at.
+func (m *Mirror) apply(ctx context.Context, tx *pgcdc.Transaction) error {
+	lsn := tx.EndLSN
+	if lsn <= m.applied {
+		return fmt.Errorf("transaction %d ends at %s, but everything up to %s is applied", tx.XID, lsn, m.applied)
+	}
+	if tx.Spilled {
+		// A large transaction begins batches of its own: they may be flushed long before it is visible.
+		for _, t := range m.tables {
+			m.sealOpen(t)
+		}
+	}
+	var rows int64
+	err := tx.Changes(func(ch *pgcdc.Change) error {
+		n, err := m.change(ch, lsn)
+		rows += n
+		if err != nil {
+			return err
+		}
+		return m.makeRoom(ctx)
+	})
+	if err == nil && rows != tx.Rows {
+		err = fmt.Errorf("%d rows were decoded, %d applied", tx.Rows, rows)
+	}
+	if err != nil {
+		return fmt.Errorf("apply the transaction that ends at %s: %w", lsn, err)
+	}
+	for _, t := range m.touched {
+		t.touched = false
+		if t.open != nil {
+			t.open.batch.publish()
+			m.weigh(t.open.batch)
+		}
+	}
+	m.touched = m.touched[:0]
+	m.applied = lsn
+	m.lastCommit = commitMark{EndLSN: lsn, XID: tx.XID, Time: tx.CommitTime}
+	now := m.clock.Now()
+	m.marks.publish(lsn, now)
+	m.noteCommit(tx, now)
+	return nil
+}
+
+// change applies one step and says how many rows it counts for.
+func (m *Mirror) change(ch *pgcdc.Change, lsn LSN) (rows int64, err error) {
+	if ch.Op == pgcdc.OpTruncate {
+		for _, oid := range ch.Truncated {
+			if t := m.live(oid); t != nil {
+				m.touch(t, lsn)
+				t.truncate(m, lsn)
+				m.counts.truncates.Add(1)
+			}
+		}
+		return int64(len(ch.Truncated)), nil
+	}
+	t := m.live(ch.Relation.OID)
+	if ch.Op == pgcdc.OpRelation {
+		if t != nil {
+			if why := t.shape.differs(t, ch.Relation); why != "" {
+				m.fail(t, lsn, &failure{Reason: "the table's shape changed: " + why, Remedy: remedyShape})
+			}
+		}
+		return 0, nil
+	}
+	if t == nil {
+		return 1, nil
+	}
+	m.touch(t, lsn)
+	if err := m.changeRow(t, ch, lsn); err != nil {
+		f := &failure{Reason: err.Error(), Remedy: remedyRow}
+		var row *rowError
+		if errors.As(err, &row) {
+			f.Column, f.Reason = row.column, row.err.Error()
+			if errors.Is(err, pgcdc.ErrUnrepresentable) {
+				f.Remedy = remedyUnrepresentable
+			}
+		}
+		tuple := ch.New
+		if ch.Op == pgcdc.OpDelete || ch.OldKind != 0 {
+			tuple = ch.Old
+		}
+		f.Key = t.keyText(tuple)
+		m.fail(t, lsn, f)
+	}
+	return 1, nil
+}
+
+// changeRow applies an insert, update or delete.
+func (m *Mirror) changeRow(t *table, ch *pgcdc.Change, lsn LSN) error {
+	if b := t.open.batch; b.rows >= m.cfg.BatchRows || b.added >= batchBytes {
+		m.sealOpen(t)
+	}
+	switch ch.Op {
+	case pgcdc.OpInsert:
+		m.counts.inserts.Add(1)
+		return t.add(m, ch.New, nil, location{}, lsn)
+	case pgcdc.OpUpdate:
+		m.counts.updates.Add(1)
+	case pgcdc.OpDelete:
+		m.counts.deletes.Add(1)
+	default:
+		return fmt.Errorf("unknown operation %d", ch.Op)
+	}
+	if t.shape.mode == insertOnly {
+		return errors.New("an update or delete arrived for a table without a usable replica identity")
+	}
+	old := ch.Old
+	if ch.OldKind == 0 {
+		old = ch.New
+	}
+	if t.shape.mode == wholeRow && ch.OldKind != 'O' {
+		return errors.New("the old row did not arrive although the replica identity is FULL")
+	}
+	if err := t.seek(old, m.cfg.NullUnrepresentable && t.shape.mode == wholeRow); err != nil {
+		return err
+	}
+	loc, ok, err := t.find(m)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return errMissingRow
+	}
+	if ch.Op == pgcdc.OpUpdate {
+		// The replacement is added before its incumbent is removed (D4).
+		if err := t.add(m, ch.New, ch.Old, loc, lsn); err != nil {
+			return err
+		}
+	}
+	return t.remove(loc, lsn)
+}
+
+// batchBytes is the size at which a batch is sealed however few rows it has: offsets into its values are 32 bits, and a value
+// has at most 1 GB.
+const batchBytes = 64 << 20
+
+// live is the streaming table with the OID, if there is one.
+func (m *Mirror) live(oid uint32) *table {
+	t := m.byOID[oid]
+	if t == nil || t.state != stateStreaming {
+		return nil
+	}
+	return t
+}
+
+// touch notes that a transaction changes the table.
+func (m *Mirror) touch(t *table, lsn LSN) {
+	t.lastChange = lsn
+	t.dirty = true
+	if !t.touched {
+		t.touched = true
+		m.touched = append(m.touched, t)
+	}
+}
+
+// sealOpen ends the open batch, if it has rows, and opens the next one.
+func (m *Mirror) sealOpen(t *table) {
+	if t.open == nil || t.open.batch.rows == 0 {
+		return
+	}
+	t.open.batch.seal()
+	m.weigh(t.open.batch)
+	t.sealed = append(t.sealed, t.open)
+	t.open = m.newBatchSegment(t.shape)
+	t.install()
+	m.flusher.sealed(t)
+}
+
+func (m *Mirror) newBatchSegment(s *shape) *segment {
+	m.lastSegment++
+	return &segment{id: m.lastSegment, vis: deletion.NewVisibility(m.applied), batch: newBatch(s)}
+}
+
+// truncate ends every segment the table has at lsn, without an entry a row.
+func (t *table) truncate(m *Mirror, lsn LSN) {
+	m.sealOpen(t)
+	for _, s := range slices.Concat(t.files, t.sealed) {
+		if s.droppedAt.Load() == 0 {
+			s.droppedAt.Store(uint64(lsn))
+		}
+	}
+	for _, s := range t.sealed {
+		s.batch.index = nil
+	}
+	m.closeIndexes(t)
+	t.rows = 0
+}
+
+// weigh brings the memory account up to date with a batch.
+func (m *Mirror) weigh(b *batch) {
+	w := b.bytes()
+	m.memory.Add(w - b.weight)
+	b.weight = w
+}
+
+// fail stops a table: its changes from lsn on are dropped, all other tables run on.
+func (m *Mirror) fail(t *table, lsn LSN, f *failure) {
+	f.LSN, f.Good = lsn, m.applied
+	if t.shape == nil {
+		f.Good = 0
+	}
+	t.state, t.failure = stateFailed, f
+	t.dirty = true
+	m.closeIndexes(t)
+	m.cfg.Log.Error("table failed", "relation", t.String(), "lsn", lsn.String(), "column", f.Column, "err", f.Reason)
+	m.updateShared()
+}
+
+const (
+	remedyShape           = "start a new mirror, or drop and run again: following schema changes comes with a later version"
+	remedyRow             = "drop the mirror and run again to copy the table anew"
+	remedyUnrepresentable = "run with on_unrepresentable: null, or change the column's type on the source; then drop the mirror and run again"
+)
+
+// differs says how a Relation message differs from the table as it is known; empty when it does not.
+func (s *shape) differs(t *table, r *pgcdc.Relation) string {
+	if r.Schema != t.name.Schema || r.Name != t.name.Name {
+		return fmt.Sprintf("it is now called %s.%s", r.Schema, r.Name)
+	}
+	if len(r.Columns) != len(s.columns) {
+		return fmt.Sprintf("it has %d columns instead of %d", len(r.Columns), len(s.columns))
+	}
+	for i, c := range r.Columns {
+		known := &s.columns[i]
+		if c.Name != known.name {
+			return fmt.Sprintf("column %q is now %q", known.name, c.Name)
+		}
+		if c.TypeOID != known.pg.OID || c.TypeMod != known.pg.Mod {
+			return fmt.Sprintf("column %q has another type", known.name)
+		}
+	}
+	if s.mode == keyed && r.Identity != pgcdc.IdentityFull {
+		for i, c := range r.Columns {
+			if c.Key != slices.Contains(s.key, i) {
+				return "its replica identity has other columns"
+			}
+		}
+	}
+	if s.mode == wholeRow && r.Identity != pgcdc.IdentityFull {
+		return "its replica identity is no longer FULL"
+	}
+	return ""
+}

@@ -1,0 +1,207 @@
+package mirror
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"pgmirror/readstate"
+)
+
+// Call runs a command for a client: "checkpoint", "verify" or "inspect".
+func (m *Mirror) Call(ctx context.Context, command string, args []byte, progress func(string)) ([]byte, error) {
+	if progress == nil {
+		progress = func(string) {}
+	}
+	switch command {
+	case "checkpoint":
+		return m.callCheckpoint(ctx)
+	case "verify":
+		var req VerifyRequest
+		if err := decodeArgs(args, &req); err != nil {
+			return nil, err
+		}
+		rep, err := m.Verify(ctx, req, progress)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(rep)
+	case "inspect":
+		var req InspectRequest
+		if err := decodeArgs(args, &req); err != nil {
+			return nil, err
+		}
+		rep, err := m.Inspect(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(rep)
+	}
+	return nil, fmt.Errorf("unknown command %q", command)
+}
+
+func decodeArgs(args []byte, into any) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(args, into); err != nil {
+		return fmt.Errorf("read the command's arguments: %w", err)
+	}
+	return nil
+}
+
+// CheckpointReport is the answer of the command "checkpoint".
+type CheckpointReport struct {
+	DurableLSN string `json:"durable_lsn"`
+}
+
+// callCheckpoint makes everything that is visible durable.
+func (m *Mirror) callCheckpoint(ctx context.Context) ([]byte, error) {
+	if opening := m.shared.opening(); opening != "" {
+		return nil, fmt.Errorf("no checkpoint: %s", opening)
+	}
+	if err := m.checkpoint(ctx); err != nil {
+		return nil, err
+	}
+	return json.Marshal(CheckpointReport{DurableLSN: m.shared.get().durable.String()})
+}
+
+// InspectRequest names the table to look at: schema.table, or the table alone when that is unambiguous.
+type InspectRequest struct {
+	Table string `json:"table"`
+}
+
+// InspectReport is what one table consists of.
+type InspectReport struct {
+	Table   string         `json:"table"`
+	State   string         `json:"state"`
+	UUID    string         `json:"uuid"`
+	LSN     string         `json:"lsn"` // visible
+	Key     []string       `json:"key"` // columns that find old rows
+	Columns []string       `json:"columns"`
+	Files   []InspectFile  `json:"files"`
+	Batches []InspectBatch `json:"batches"`
+	Indexes []InspectIndex `json:"indexes"`
+}
+
+// InspectFile is one data file. Pending counts the position deletes that no committed vector holds yet.
+type InspectFile struct {
+	Path      string `json:"path"`
+	Rows      int64  `json:"rows"`
+	Bytes     int64  `json:"bytes"`
+	MinLSN    string `json:"min_lsn"`
+	MaxLSN    string `json:"max_lsn"`
+	Published bool   `json:"published"`
+	Deleted   int    `json:"deleted"`
+	Vector    uint64 `json:"vector"` // deletions in the committed Puffin vector
+	Pending   int64  `json:"pending"`
+	DroppedAt string `json:"dropped_at,omitempty"`
+}
+
+// InspectBatch is one memory batch.
+type InspectBatch struct {
+	ID      uint32 `json:"id"`
+	Sealed  bool   `json:"sealed"`
+	Rows    int    `json:"rows"`
+	Bytes   int64  `json:"bytes"`
+	Deleted int    `json:"deleted"`
+}
+
+// InspectIndex is one FileIndex.
+type InspectIndex struct {
+	Path    string `json:"path"`
+	Entries uint64 `json:"entries"`
+	Bytes   int64  `json:"bytes"`
+}
+
+// FindTable finds a table by "schema.table", or by its bare name when only one has it.
+func (m *Mirror) findTable(name string) (*table, error) {
+	var found []*table
+	for _, v := range m.shared.views() {
+		if v.table.String() == name {
+			return v.table, nil
+		}
+		if v.table.name.Name == name {
+			found = append(found, v.table)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return nil, fmt.Errorf("no table %q is mirrored", name)
+	}
+	return nil, fmt.Errorf("several tables are called %q; give the schema too", name)
+}
+
+// Inspect describes one table.
+func (m *Mirror) Inspect(ctx context.Context, req InspectRequest) (*InspectReport, error) {
+	t, err := m.findTable(req.Table)
+	if err != nil {
+		return nil, err
+	}
+	rep := &InspectReport{Table: t.String(), UUID: t.uuid, Key: []string{}, Columns: []string{}, Files: []InspectFile{}, Batches: []InspectBatch{}, Indexes: []InspectIndex{}}
+	err = m.inAnyTurn(ctx, func() error {
+		rep.State, rep.LSN = string(t.state), m.marks.high().String()
+		if t.shape == nil {
+			return nil
+		}
+		for _, c := range t.shape.columns {
+			rep.Columns = append(rep.Columns, c.name)
+		}
+		for _, k := range t.shape.key {
+			rep.Key = append(rep.Key, t.shape.columns[k].name)
+		}
+		for _, s := range t.version.Load().segments {
+			if b := s.batch; b != nil {
+				rep.Batches = append(rep.Batches, InspectBatch{ID: s.id, Sealed: b.sealed, Rows: b.rows, Bytes: b.bytes(), Deleted: s.vis.Count()})
+				continue
+			}
+			d := s.file.data
+			f := InspectFile{Path: d.Path, Rows: d.Rows, Bytes: d.Bytes, MinLSN: d.MinLSN.String(), MaxLSN: d.MaxLSN.String(),
+				Published: s.file.published, Deleted: s.vis.Count(), Vector: s.file.vector, Pending: int64(s.vis.Count()) - int64(s.file.vector)}
+			if at := LSN(s.droppedAt.Load()); at != 0 {
+				f.DroppedAt = at.String()
+			}
+			rep.Files = append(rep.Files, f)
+		}
+		for _, x := range t.indexes {
+			rep.Indexes = append(rep.Indexes, InspectIndex{Path: x.path, Entries: x.index.Header().Entries, Bytes: x.index.Bytes()})
+		}
+		return nil
+	})
+	return rep, err
+}
+
+// VerifyRequest names the tables to compare; none means all.
+type VerifyRequest struct {
+	Tables []string `json:"tables,omitempty"`
+}
+
+// VerifyReport is the outcome of a comparison with the source.
+type VerifyReport struct {
+	LSN    string        `json:"lsn"`
+	Equal  bool          `json:"equal"`
+	Moved  bool          `json:"moved"` // a table changed meanwhile: neither equal nor different
+	Tables []VerifyTable `json:"tables"`
+}
+
+// VerifyTable is one table's part: "equal", "different", "moved", "failed".
+type VerifyTable struct {
+	Name       string `json:"name"`
+	Outcome    string `json:"outcome"`
+	SourceRows int64  `json:"source_rows"`
+	MirrorRows int64  `json:"mirror_rows"`
+	Reason     string `json:"reason,omitempty"`
+}
+
+func (r *VerifyReport) String() string {
+	var b strings.Builder
+	for _, t := range r.Tables {
+		fmt.Fprintf(&b, "%s: %s\n", t.Name, t.Outcome)
+	}
+	return b.String()
+}
+
+var _ readstate.Provider = (*Mirror)(nil)

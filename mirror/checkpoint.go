@@ -1,0 +1,289 @@
+package mirror
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"pgmirror/deletion"
+	"pgmirror/iceberg"
+)
+
+// checkpoint makes one consistent cut of all tables durable and then acknowledges it:
+//
+//	choose C = HWM, seal ─▶ write files up to C ─▶ commit tables, C and states in one transaction ─▶ acknowledge C ─▶ release
+//
+// The cut is registered like a reader, so nothing that the snapshot at C needs is folded or dropped meanwhile. Changes go on
+// being applied. One checkpoint runs at a time.
+func (m *Mirror) checkpoint(ctx context.Context) error {
+	m.checkpointing.Lock()
+	defer m.checkpointing.Unlock()
+	started := m.clock.Now()
+	var cp checkpoint
+	if err := m.inTurn(ctx, func() error { return m.beginCheckpoint(&cp) }); err != nil || cp.pin == nil {
+		return err
+	}
+	defer m.marks.release(cp.pin)
+	defer m.inTurn(context.WithoutCancel(ctx), func() error { m.cut = 0; return nil })
+
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(m.cfg.FlushWorkers)
+	for _, t := range cp.tables {
+		g.Go(func() error { return m.flush(gctx, t, cp.cut) })
+	}
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("checkpoint at %s: %w", cp.cut, err)
+	}
+	if err := m.inTurn(ctx, func() error { return m.describe(&cp) }); err != nil {
+		return fmt.Errorf("checkpoint at %s: %w", cp.cut, err)
+	}
+	if err := cp.vectors(); err != nil {
+		return fmt.Errorf("checkpoint at %s: %w", cp.cut, err)
+	}
+	text, err := cp.doc.encode()
+	if err != nil {
+		return fmt.Errorf("checkpoint at %s: %w", cp.cut, err)
+	}
+	cp.commit.Mirror = text
+	result, err := m.warehouse.Commit(ctx, cp.commit)
+	if err != nil {
+		return fmt.Errorf("commit checkpoint at %s: %w", cp.cut, err)
+	}
+	if err := m.cfg.Effect("acknowledge"); err != nil {
+		return err
+	}
+	m.source.Acknowledge(cp.cut)
+	err = m.inTurn(context.WithoutCancel(ctx), func() error { return m.finishCheckpoint(&cp, result, started) })
+	if err != nil {
+		return err
+	}
+	return m.reap(ctx)
+}
+
+// checkpoint is one in flight.
+type checkpoint struct {
+	cut    LSN
+	pin    *pin
+	doc    *document
+	tables []*table // changed since the last cut
+	commit iceberg.Commit
+	files  []publishedFile // to be looked at for their vectors
+	fresh  []*segment      // become published
+	gone   []*segment      // published before, ended by the cut
+}
+
+// publishedFile is a file of the commit and the LSN at which its table is committed.
+type publishedFile struct {
+	segment *segment
+	into    *iceberg.TableCommit
+	at      LSN
+	vector  *deletion.Vector
+}
+
+// beginCheckpoint chooses the cut, or none while there is no complete copy. The applier's turn, between two transactions: C is a
+// boundary of all tables.
+func (m *Mirror) beginCheckpoint(cp *checkpoint) (err error) {
+	if m.doc.Phase != phaseStreaming {
+		return nil
+	}
+	cp.cut = m.marks.high()
+	if cp.pin, err = m.marks.register(cp.cut); err != nil {
+		return fmt.Errorf("begin checkpoint: %w", err)
+	}
+	m.cut = cp.cut
+	for _, t := range m.tables {
+		if t.dirty {
+			t.dirty = false
+			m.sealOpen(t)
+			cp.tables = append(cp.tables, t)
+		}
+	}
+	m.doc.Checkpoint++
+	cp.doc = m.document(cp.cut)
+	return nil
+}
+
+// describe says what each changed table's snapshot consists of. The applier's turn.
+func (m *Mirror) describe(cp *checkpoint) error {
+	cp.commit = iceberg.Commit{
+		LSN: cp.cut,
+		Summary: map[string]string{
+			"pgmirror.slot":       m.cfg.Slot,
+			"pgmirror.checkpoint": strconv.Itoa(cp.doc.Checkpoint),
+			"pgmirror.version":    m.cfg.Version,
+		},
+		Tables: make([]iceberg.TableCommit, 0, len(cp.tables)),
+	}
+	for _, t := range cp.tables {
+		if t.shape == nil || t.uuid == "" {
+			continue
+		}
+		at := cp.cut
+		if t.failure != nil {
+			at = min(at, t.failure.Good)
+		}
+		cp.commit.Tables = append(cp.commit.Tables, iceberg.TableCommit{Name: t.name, UUID: t.uuid, Vectors: map[string]*deletion.Vector{}})
+		into := &cp.commit.Tables[len(cp.commit.Tables)-1]
+		for _, s := range t.files {
+			ended := !s.alive(at)
+			switch {
+			case s.file.published && ended:
+				into.Remove = append(into.Remove, s.file.data.Path)
+				cp.gone = append(cp.gone, s)
+			case s.file.published:
+				if s.vis.Count() != int(s.file.vector) {
+					cp.files = append(cp.files, publishedFile{segment: s, into: into, at: at})
+				}
+			case !ended && s.file.data.MaxLSN <= at:
+				into.Add = append(into.Add, s.file.data)
+				cp.fresh = append(cp.fresh, s)
+				if s.vis.Count() > 0 {
+					cp.files = append(cp.files, publishedFile{segment: s, into: into, at: at})
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// vectors works out the deletion vectors of the files whose deletions have changed.
+func (cp *checkpoint) vectors() error {
+	for i := range cp.files {
+		f := &cp.files[i]
+		data := f.segment.file.data
+		v, err := f.segment.vis.At(f.at, uint32(data.Rows))
+		if err != nil {
+			return fmt.Errorf("deletions of %s: %w", data.Path, err)
+		}
+		if v.Cardinality() != f.segment.file.vector {
+			f.vector = v
+			f.into.Vectors[data.Path] = v
+		}
+	}
+	cp.commit.Tables = slices.DeleteFunc(cp.commit.Tables, func(t iceberg.TableCommit) bool {
+		return len(t.Add) == 0 && len(t.Remove) == 0 && len(t.Vectors) == 0 && t.Schema == nil
+	})
+	return nil
+}
+
+// finishCheckpoint notes what is durable now. The applier's turn.
+func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, started time.Time) error {
+	for _, s := range cp.fresh {
+		s.file.published = true
+	}
+	for _, f := range cp.files {
+		if f.vector != nil {
+			f.segment.file.vector = f.vector.Cardinality()
+		}
+	}
+	for _, s := range cp.gone {
+		s.file.published = false
+	}
+	m.setDurable(cp.cut)
+	if len(result.Unreachable) > 0 {
+		m.garbage = append(m.garbage, garbage{paths: result.Unreachable, serial: m.marks.lastSerial()})
+	}
+	now := m.clock.Now()
+	m.lastCheckpoint, m.checkpointTook = now, now.Sub(started)
+	m.updateShared()
+	if len(cp.tables) > 0 {
+		m.cfg.Log.Info("checkpoint", "lsn", cp.cut.String(), "tables", len(cp.commit.Tables), "took", now.Sub(started))
+	}
+	return nil
+}
+
+// garbage is files that no retained snapshot names; a reader that registered at or before serial may still.
+type garbage struct {
+	paths  []string
+	serial uint64
+}
+
+// reap drops what nobody can see any more: ended segments, cut-offs below LWM, and files that were named only by readers who
+// have gone.
+func (m *Mirror) reap(ctx context.Context) error {
+	var paths []string
+	err := m.inTurn(ctx, func() error {
+		low := m.marks.low()
+		for _, t := range m.tables {
+			t.reap(m, low)
+		}
+		_, oldest := m.marks.readerCount()
+		keep := m.garbage[:0]
+		for _, g := range m.garbage {
+			if oldest > g.serial {
+				paths = append(paths, g.paths...)
+			} else {
+				keep = append(keep, g)
+			}
+		}
+		m.garbage = keep
+		return nil
+	})
+	if err != nil || len(paths) == 0 {
+		return err
+	}
+	return m.warehouse.DeleteUnreachable(ctx, paths)
+}
+
+// reap drops the table's ended segments once no reader is left that sees them. The applier's turn.
+func (t *table) reap(m *Mirror, low LSN) {
+	if t.state == stateFailed {
+		return
+	}
+	ended := func(s *segment) bool {
+		d := LSN(s.droppedAt.Load())
+		return d != 0 && d <= low && (s.batch != nil || !s.file.published)
+	}
+	before := len(t.files) + len(t.sealed)
+	t.files = slices.DeleteFunc(slices.Clone(t.files), ended)
+	t.sealed = slices.DeleteFunc(slices.Clone(t.sealed), func(s *segment) bool {
+		if !ended(s) {
+			return false
+		}
+		m.memory.Add(-s.batch.weight)
+		s.batch.weight = 0
+		return true
+	})
+	for _, s := range t.files {
+		if cuts := s.file.cuts.Load(); cuts != nil && (*cuts)[len(*cuts)-1].lsn <= low {
+			s.file.cuts.Store(nil)
+		}
+	}
+	if len(t.files)+len(t.sealed) != before {
+		t.install()
+	}
+}
+
+// fold merges deletions that every reader sees into the base of each segment. The applier's turn, a table at a time.
+func (m *Mirror) fold(ctx context.Context) error {
+	for i := 0; ; i++ {
+		done := false
+		err := m.inTurn(ctx, func() error {
+			if done = i >= len(m.tables); done {
+				return nil
+			}
+			t := m.tables[i]
+			if t.state != stateStreaming {
+				return nil
+			}
+			low := m.marks.low()
+			for _, s := range t.version.Load().segments {
+				s.vis.Fold(low)
+			}
+			return nil
+		})
+		if err != nil || done {
+			return err
+		}
+	}
+}
+
+// setDurable notes the LSN up to which everything is durable.
+func (m *Mirror) setDurable(lsn LSN) {
+	m.durable = lsn
+	m.shared.set(func(s *sharedState) { s.durable = lsn })
+}

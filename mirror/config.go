@@ -1,0 +1,98 @@
+package mirror
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Config is the engine's. The zero value of a field means its documented default.
+type Config struct {
+	Version      string // of pgmirror, for snapshots and status
+	Slot         string
+	Publications []string
+	Database     string // for messages
+	// IndexDir keeps the FileIndexes.
+	IndexDir string
+
+	// BatchRows is the row count at which a memory batch is sealed. Default 8,192.
+	BatchRows int
+	// FlushWorkers is the number of goroutines that write files. Default 2.
+	FlushWorkers int
+	// CopyWorkers is the number of tables that the initial copy reads at once. Default 4.
+	CopyWorkers int
+	// Memory bounds the bytes held in memory batches: from half of it on, the largest tables are flushed; at all of it, changes
+	// wait. Default 1 GiB.
+	Memory int64
+	// CheckpointInterval is the longest time a change stays in memory only. Default 30 s.
+	CheckpointInterval time.Duration
+	// History keeps the past of this length readable by LSN. Default 0.
+	History time.Duration
+	// CatalogPoll is the time between two looks at the source's catalogue. Default 2 s.
+	CatalogPoll time.Duration
+	// FoldInterval is the time between two foldings of deletions that every reader sees. Default 60 s.
+	FoldInterval time.Duration
+	// FileRows is the row count at which the initial copy begins a new file. Default 4,000,000.
+	FileRows int64
+	// NullUnrepresentable stores NULL for a value that the mirror's type cannot hold, and counts it. Otherwise the table fails.
+	NullUnrepresentable bool
+
+	Log *slog.Logger
+	// Effect, for tests, is called before each named effect on the outside; its error takes the effect's place.
+	Effect func(name string) error
+}
+
+// Validate reports every fault and sets the defaults.
+func (c *Config) Validate() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if c.Slot == "" {
+		fault("slot: no name")
+	}
+	if len(c.Publications) == 0 {
+		fault("publication: none given")
+	}
+	if c.IndexDir == "" {
+		fault("index directory: none given")
+	}
+	positive := func(name string, v *int, byDefault, most int) {
+		if *v == 0 {
+			*v = byDefault
+		}
+		if *v < 1 || *v > most {
+			fault("%s: %d is not between 1 and %d", name, *v, most)
+		}
+	}
+	positive("batch_rows", &c.BatchRows, 8192, 1<<20)
+	positive("flush_workers", &c.FlushWorkers, 2, 256)
+	positive("copy_workers", &c.CopyWorkers, 4, 64)
+	if c.Memory == 0 {
+		c.Memory = 1 << 30
+	}
+	if c.Memory < 1<<20 {
+		fault("memory: %d bytes is less than 1 MiB", c.Memory)
+	}
+	if c.FileRows == 0 {
+		c.FileRows = 4_000_000
+	}
+	duration := func(name string, v *time.Duration, byDefault, least time.Duration) {
+		if *v == 0 {
+			*v = byDefault
+		}
+		if *v < least {
+			fault("%s: %s is less than %s", name, *v, least)
+		}
+	}
+	duration("checkpoint_interval", &c.CheckpointInterval, 30*time.Second, 100*time.Millisecond)
+	duration("catalog_poll", &c.CatalogPoll, 2*time.Second, 10*time.Millisecond)
+	duration("fold_interval", &c.FoldInterval, time.Minute, 10*time.Millisecond)
+	duration("history", &c.History, 0, 0)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Effect == nil {
+		c.Effect = func(string) error { return nil }
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,164 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"pgmirror/pgcdc"
+)
+
+// follow keeps the stream going until ctx ends: it connects, checks that source and mirror belong together, copies what was
+// never copied, and streams; when the connection is lost it tries again, from 1 s to 30 s apart, while queries are answered.
+// The first connection that shows a fault for a person ends the mirror; a later one only stops the stream. caller is what
+// the first copy obeys: a half-made copy is not worth a last checkpoint.
+func (m *Mirror) follow(ctx, caller context.Context) error {
+	wait := firstRetry
+	connected := false
+	for {
+		err := m.connect(ctx, caller, func() { connected, wait = true, firstRetry })
+		if ctx.Err() != nil || caller.Err() != nil {
+			return nil
+		}
+		var lost *lostStream
+		if errors.As(err, &lost) {
+			err = lost.err
+		}
+		if !pgcdc.IsRetryable(err) {
+			if !connected {
+				return err
+			}
+			m.cfg.Log.Error("refused", "err", err)
+			m.setState("refused", err.Error())
+			<-ctx.Done()
+			return nil
+		}
+		m.setState("reconnecting", err.Error())
+		m.cfg.Log.Warn("connection to the source lost", "err", err, "retry_in", wait)
+		select {
+		case <-m.clock.After(wait):
+		case <-ctx.Done():
+			return nil
+		case <-caller.Done():
+			return nil
+		}
+		wait = min(2*wait, lastRetry)
+	}
+}
+
+// The pause before the first and before every late attempt to connect again.
+const (
+	firstRetry = time.Second
+	lastRetry  = 30 * time.Second
+)
+
+// lostStream is the end of a stream that had begun.
+type lostStream struct{ err error }
+
+func (e *lostStream) Error() string { return e.err.Error() }
+func (e *lostStream) Unwrap() error { return e.err }
+
+// connect makes one attempt; it returns when the stream has ended. streaming is called when it begins.
+func (m *Mirror) connect(ctx, caller context.Context, streaming func()) error {
+	id, err := m.source.Identify(ctx)
+	if err != nil {
+		return err
+	}
+	var phase phase
+	if err := m.inTurn(ctx, func() error { phase = m.doc.Phase; return nil }); err != nil {
+		return err
+	}
+	if phase != phaseStreaming {
+		if err := m.firstCopy(caller, id); err != nil {
+			return err
+		}
+	} else if err := m.admit(ctx, id); err != nil {
+		return err
+	}
+	slot, found, err := m.source.Slot(ctx)
+	if err != nil {
+		return err
+	}
+	if err := m.checkSlot(slot, found); err != nil {
+		return err
+	}
+	catalog, err := m.source.Look(ctx)
+	if err != nil {
+		return err
+	}
+	binary := true
+	for i := range catalog.Tables {
+		for _, c := range catalog.Tables[i].Columns {
+			binary = binary && c.Type.BinaryOK
+		}
+	}
+	if err := m.inTurn(ctx, func() error {
+		m.resolve(catalog)
+		m.looks = append(m.looks, look{catalog: catalog})
+		m.guard.begin(m.lastCommit, slot.ConfirmedFlush)
+		return nil
+	}); err != nil {
+		return err
+	}
+	m.setState("streaming", "")
+	streaming()
+	m.cfg.Log.Info("streaming", "lsn", slot.ConfirmedFlush.String(), "slot", m.cfg.Slot, "binary", binary)
+	if err := m.source.Stream(ctx, slot.ConfirmedFlush, binary, m.events); err != nil {
+		return &lostStream{err}
+	}
+	return &lostStream{errors.New("the stream ended")}
+}
+
+func (m *Mirror) setState(state, reason string) {
+	m.shared.set(func(s *sharedState) { s.state, s.reason = state, reason })
+}
+
+// admit refuses a server that is not the one the mirror follows, or that has gone back behind it.
+func (m *Mirror) admit(ctx context.Context, id pgcdc.Identification) error {
+	return m.inTurn(ctx, func() error {
+		const remedy = "connect to the right server, or drop the mirror and run again to copy this one"
+		if id.SystemID != m.doc.SystemID {
+			return fmt.Errorf("%w: the source has system identifier %s, the mirror follows %s; %s", ErrRefused, id.SystemID, m.doc.SystemID, remedy)
+		}
+		if id.Database != m.doc.Database {
+			return fmt.Errorf("%w: the source database is %q, the mirror follows %q; %s", ErrRefused, id.Database, m.doc.Database, remedy)
+		}
+		if id.WALEnd < m.durable {
+			return fmt.Errorf("%w: the source's WAL ends at %s, the mirror holds everything up to %s: the server has gone back (restored, or an old standby?); %s", ErrRefused, id.WALEnd, m.durable, remedy)
+		}
+		if id.Timeline == m.doc.Timeline {
+			return nil
+		}
+		for _, h := range id.History {
+			if h.Timeline != m.doc.Timeline {
+				continue
+			}
+			if h.End < m.durable {
+				return fmt.Errorf("%w: the source left timeline %d at %s, the mirror holds everything up to %s on it; %s", ErrRefused, h.Timeline, h.End, m.durable, remedy)
+			}
+			m.cfg.Log.Warn("the source is on a new timeline", "was", m.doc.Timeline, "is", id.Timeline)
+			m.doc.Timeline = id.Timeline
+			return nil
+		}
+		return fmt.Errorf("%w: the source is on timeline %d, whose history does not contain ours, %d; %s", ErrRefused, id.Timeline, m.doc.Timeline, remedy)
+	})
+}
+
+// checkSlot refuses a slot that cannot continue where the mirror stands.
+func (m *Mirror) checkSlot(s pgcdc.SlotInfo, found bool) error {
+	const remedy = "changes are lost for good: drop the mirror and run again to copy the source anew"
+	if !found {
+		return fmt.Errorf("%w: the replication slot %q does not exist any more; %s", ErrRefused, m.cfg.Slot, remedy)
+	}
+	if s.Plugin != "pgoutput" || s.Database != m.shared.get().database {
+		return fmt.Errorf("%w: the replication slot %q belongs to plugin %q and database %q; choose another --slot", ErrRefused, m.cfg.Slot, s.Plugin, s.Database)
+	}
+	if s.WALStatus == "lost" {
+		return fmt.Errorf("%w: the server has removed WAL that the replication slot %q still needed (max_slot_wal_keep_size); %s", ErrRefused, m.cfg.Slot, remedy)
+	}
+	if durable := m.shared.get().durable; s.ConfirmedFlush > durable {
+		return fmt.Errorf("%w: the replication slot %q is confirmed up to %s, the mirror only holds everything up to %s (was it made anew or moved?); %s", ErrRefused, m.cfg.Slot, s.ConfirmedFlush, durable, remedy)
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package mirror
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var (
+	descWatermark  = prometheus.NewDesc("pgmirror_watermark_lsn_bytes", "LSN up to which everything is received, applied, visible, durable or acknowledged, as a byte position.", []string{"watermark"}, nil)
+	descFreshness  = prometheus.NewDesc("pgmirror_freshness_seconds", "Time from the newest commit on the source to its being visible.", nil, nil)
+	descSlot       = prometheus.NewDesc("pgmirror_slot_retained_bytes", "WAL that the source keeps for the slot.", nil, nil)
+	descRows       = prometheus.NewDesc("pgmirror_rows_total", "Row changes applied.", []string{"operation"}, nil)
+	descCommits    = prometheus.NewDesc("pgmirror_commits_total", "Source transactions applied.", nil, nil)
+	descMemory     = prometheus.NewDesc("pgmirror_memory_bytes", "Memory by kind.", []string{"kind"}, nil)
+	descCheckpoint = prometheus.NewDesc("pgmirror_checkpoint_seconds", "How long the last checkpoint took.", nil, nil)
+	descReaders    = prometheus.NewDesc("pgmirror_read_states", "Open read states.", nil, nil)
+	descTables     = prometheus.NewDesc("pgmirror_tables", "Tables by state.", []string{"state"}, nil)
+	descTableRows  = prometheus.NewDesc("pgmirror_table_rows", "Rows of a table.", []string{"relation"}, nil)
+	descTableFiles = prometheus.NewDesc("pgmirror_table_files", "Live data files of a table.", []string{"relation"}, nil)
+	descFailed     = prometheus.NewDesc("pgmirror_table_failed", "1 when the table has failed.", []string{"relation"}, nil)
+	descConnected  = prometheus.NewDesc("pgmirror_source_connected", "1 while the source is streaming.", nil, nil)
+)
+
+// Describe is prometheus.Collector's.
+func (m *Mirror) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descWatermark, descFreshness, descSlot, descRows, descCommits, descMemory, descCheckpoint,
+		descReaders, descTables, descTableRows, descTableFiles, descFailed, descConnected} {
+		ch <- d
+	}
+}
+
+// Collect is prometheus.Collector's.
+func (m *Mirror) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	counter := func(d *prometheus.Desc, v int64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	counter(descRows, m.counts.inserts.Load(), "insert")
+	counter(descRows, m.counts.updates.Load(), "update")
+	counter(descRows, m.counts.deletes.Load(), "delete")
+	counter(descRows, m.counts.truncates.Load(), "truncate")
+	counter(descCommits, m.counts.commits.Load())
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	st, err := m.status(ctx)
+	if err != nil {
+		return
+	}
+	for name, text := range map[string]string{"received": st.ReceivedLSN, "applied": st.AppliedLSN, "visible": st.VisibleLSN,
+		"durable": st.DurableLSN, "acknowledged": st.AcknowledgedLSN} {
+		if lsn, err := pglogrepl.ParseLSN(text); err == nil {
+			gauge(descWatermark, float64(lsn), name)
+		}
+	}
+	connected := 0.0
+	if st.State == "streaming" {
+		connected = 1
+	}
+	gauge(descConnected, connected)
+	gauge(descFreshness, st.FreshnessSeconds)
+	gauge(descSlot, float64(st.SlotRetainedBytes))
+	gauge(descMemory, float64(st.Memory.Batches), "batches")
+	gauge(descMemory, float64(st.Memory.MemIndex), "mem_index")
+	gauge(descMemory, float64(st.Memory.FileIndex), "file_index")
+	gauge(descMemory, float64(st.Memory.Visibility), "visibility")
+	gauge(descCheckpoint, st.CheckpointSeconds)
+	gauge(descReaders, float64(st.Readers))
+	states := map[string]int{string(stateCopying): 0, string(stateStreaming): 0, string(stateFailed): 0}
+	for _, t := range st.Tables {
+		states[t.State]++
+		gauge(descTableRows, float64(t.Rows), t.Name)
+		gauge(descTableFiles, float64(t.Files), t.Name)
+		failed := 0.0
+		if t.State == string(stateFailed) {
+			failed = 1
+		}
+		gauge(descFailed, failed, t.Name)
+	}
+	for state, n := range states {
+		gauge(descTables, float64(n), state)
+	}
+}

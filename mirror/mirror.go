@@ -1,0 +1,295 @@
+package mirror
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"pgmirror/pgcdc"
+)
+
+// Mirror keeps the tables of one publication. Make it with New, run it with Run; the readstate.Provider methods may be called
+// by any goroutine while it runs.
+type Mirror struct {
+	cfg       Config
+	source    Source
+	warehouse Warehouse
+	files     Files
+	clock     Clock
+
+	marks   *watermarks
+	memory  atomic.Int64 // bytes in memory batches
+	counts  counters
+	readers readers
+
+	events  chan pgcdc.Event
+	turns   chan *turn    // for between two transactions
+	urgent  chan *turn    // for between two changes
+	stop    chan struct{} // closed: no more events are taken
+	stopped chan struct{} // closed: the applier has ended
+	stopOne sync.Once
+	flusher *flusher
+
+	checkpointing sync.Mutex
+	wantCut       chan struct{} // asks the checkpointer for a cut now
+
+	// The applier's. Other goroutines see them through inTurn or shared.
+	doc         document
+	tables      []*table
+	byOID       map[uint32]*table
+	touched     []*table
+	lastSegment uint32
+	applied     LSN // end of the last commit applied, or of the keepalive that came after it
+	durable     LSN
+	cut         LSN // of the checkpoint in flight; 0 when there is none
+	lastCommit  commitMark
+	guard       forkGuard
+	looks       []look
+	catalogLSN  LSN
+	garbage     []garbage
+
+	lastCheckpoint time.Time
+	checkpointTook time.Duration
+
+	shared shared
+}
+
+// turn is work that the applier does between two changes for somebody else.
+type turn struct {
+	do   func() error
+	err  error
+	done chan struct{}
+}
+
+// New makes a mirror; nothing starts before Run.
+func New(cfg Config, source Source, warehouse Warehouse, files Files, clock Clock) (*Mirror, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	m := &Mirror{
+		cfg: cfg, source: source, warehouse: warehouse, files: files, clock: clock,
+		marks:   newWatermarks(cfg.History),
+		events:  make(chan pgcdc.Event, 256),
+		turns:   make(chan *turn),
+		urgent:  make(chan *turn),
+		stop:    make(chan struct{}),
+		stopped: make(chan struct{}),
+		wantCut: make(chan struct{}, 1),
+		byOID:   map[uint32]*table{},
+	}
+	m.flusher = newFlusher(m)
+	m.shared.set(func(s *sharedState) { s.state = "starting" })
+	return m, nil
+}
+
+// Run recovers what the warehouse holds, opens it for reading, copies the source if that was never done, and then follows it
+// until ctx ends. It then stops reading, makes a last checkpoint, acknowledges it and returns nil. An error means that the
+// mirror cannot go on; ErrRefused is among its causes when a person must decide.
+func (m *Mirror) Run(ctx context.Context) error {
+	defer close(m.stopped)
+	if err := m.recover(ctx); err != nil {
+		return err
+	}
+	// Workers outlive ctx: they are needed for the last checkpoint.
+	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(ErrStopped)
+	g, work := errgroup.WithContext(work)
+	applier := make(chan struct{})
+	g.Go(func() error { defer close(applier); return m.applyLoop(work) })
+	g.Go(func() error { return m.flusher.run(work) })
+	g.Go(func() error { return m.checkpointLoop(work) })
+	g.Go(func() error { return m.foldLoop(work) })
+
+	follow, stopFollowing := context.WithCancel(work)
+	defer stopFollowing()
+	g.Go(func() error { return m.follow(follow, ctx) })
+	g.Go(func() error { return m.watch(follow) })
+
+	g.Go(func() error {
+		select {
+		case <-ctx.Done():
+		case <-work.Done():
+			return nil
+		}
+		m.cfg.Log.Info("stopping")
+		m.stopOne.Do(func() { close(m.stop) })
+		err := m.checkpoint(work)
+		stopFollowing()
+		if err != nil {
+			return fmt.Errorf("last checkpoint: %w", err)
+		}
+		cancel(ErrStopped)
+		return nil
+	})
+	err := g.Wait()
+	m.release()
+	if ctx.Err() != nil && context.Cause(work) == ErrStopped {
+		return nil
+	}
+	return err
+}
+
+// applyLoop is the one goroutine that owns all tables' state.
+func (m *Mirror) applyLoop(ctx context.Context) error {
+	events := m.events
+	for {
+		select {
+		case t := <-m.turns:
+			t.run()
+		case t := <-m.urgent:
+			t.run()
+		case ev := <-events:
+			if err := m.event(ctx, ev); err != nil {
+				return err
+			}
+		case <-m.stop:
+			// Only turns from here on: what has not been applied is sent again next time.
+			events = nil
+			select {
+			case t := <-m.turns:
+				t.run()
+			case t := <-m.urgent:
+				t.run()
+			case <-ctx.Done():
+				return nil
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (t *turn) run() {
+	t.err = t.do()
+	close(t.done)
+}
+
+// inTurn runs do on the applier's goroutine between two transactions.
+func (m *Mirror) inTurn(ctx context.Context, do func() error) error { return m.hand(ctx, m.turns, do) }
+
+// inAnyTurn runs do on the applier's goroutine, perhaps in the middle of a transaction that waits for memory.
+func (m *Mirror) inAnyTurn(ctx context.Context, do func() error) error {
+	return m.hand(ctx, m.urgent, do)
+}
+
+func (m *Mirror) hand(ctx context.Context, to chan<- *turn, do func() error) error {
+	t := &turn{do: do, done: make(chan struct{})}
+	select {
+	case to <- t:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-m.stopped:
+		return ErrStopped
+	}
+	<-t.done
+	return t.err
+}
+
+// event takes one element of the stream.
+func (m *Mirror) event(ctx context.Context, ev pgcdc.Event) error {
+	tx := ev.Transaction
+	if tx == nil {
+		if ev.WALEnd > m.applied {
+			if err := m.guard.passed(); err != nil {
+				return err
+			}
+			m.applied = ev.WALEnd
+			m.marks.publish(ev.WALEnd, m.clock.Now())
+			m.judge()
+		}
+		return nil
+	}
+	defer tx.Release()
+	if tx.EndLSN <= m.applied {
+		return m.guard.again(commitMark{tx.EndLSN, tx.XID, tx.CommitTime}, m.applied)
+	}
+	if err := m.guard.passed(); err != nil {
+		return err
+	}
+	if err := m.apply(ctx, tx); err != nil {
+		return err
+	}
+	m.judge()
+	return nil
+}
+
+// makeRoom waits, at the memory bound, until flushes have brought memory below it; their results are installed meanwhile.
+func (m *Mirror) makeRoom(ctx context.Context) error {
+	if m.memory.Load() < m.cfg.Memory {
+		return nil
+	}
+	for m.memory.Load() >= m.cfg.Memory && m.flusher.busy() {
+		select {
+		case t := <-m.urgent:
+			t.run()
+		case <-m.flusher.progress:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// checkpointLoop makes checkpoints when they are due or asked for.
+func (m *Mirror) checkpointLoop(ctx context.Context) error {
+	last := m.clock.Now()
+	for {
+		asked := false
+		select {
+		case <-m.wantCut:
+			asked = true
+		case <-m.clock.After(min(time.Second, m.cfg.CheckpointInterval)):
+		case <-m.stop:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+		var dirty, behind bool
+		if err := m.inTurn(ctx, func() error {
+			for _, t := range m.tables {
+				dirty = dirty || t.dirty
+			}
+			behind = m.doc.Phase == phaseStreaming && m.marks.high() > m.durable
+			return nil
+		}); err != nil {
+			return ignoreStop(ctx, err)
+		}
+		now := m.clock.Now()
+		if dirty && !asked && now.Sub(last) < m.cfg.CheckpointInterval || !dirty && !behind {
+			continue
+		}
+		if err := m.checkpoint(ctx); err != nil {
+			return ignoreStop(ctx, err)
+		}
+		last = now
+	}
+}
+
+// foldLoop folds deletions from time to time.
+func (m *Mirror) foldLoop(ctx context.Context) error {
+	for {
+		select {
+		case <-m.clock.After(m.cfg.FoldInterval):
+		case <-ctx.Done():
+			return nil
+		}
+		if err := m.fold(ctx); err != nil {
+			return ignoreStop(ctx, err)
+		}
+		if err := m.reap(ctx); err != nil {
+			return ignoreStop(ctx, err)
+		}
+	}
+}
+
+// ignoreStop is nil when err only says that the mirror is stopping.
+func ignoreStop(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

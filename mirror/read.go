@@ -1,0 +1,231 @@
+package mirror
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"pgmirror/deletion"
+	"pgmirror/readstate"
+)
+
+// Pin makes the state that one statement reads: all tables at one LSN. It registers the reader first and takes each table's
+// version after that; whatever version it finds gives the same rows at the pinned LSN.
+func (m *Mirror) Pin(ctx context.Context, req readstate.PinRequest) (*readstate.State, error) {
+	timeout := req.Timeout
+	if timeout == 0 {
+		timeout = readstate.DefaultWait
+	}
+	waitCtx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("timed out after %s", timeout))
+	defer cancel()
+	wait := max(req.WaitLSN, req.At)
+	if req.WaitSource {
+		at, err := m.sourcePoint(waitCtx)
+		if err != nil {
+			return nil, fmt.Errorf("wait for the source: %w", err)
+		}
+		wait = max(wait, at)
+	}
+	if wait > 0 {
+		if err := m.marks.wait(waitCtx, wait); err != nil {
+			return nil, err
+		}
+	}
+	if opening := m.shared.opening(); opening != "" {
+		return nil, fmt.Errorf("nothing can be read yet: %s", opening)
+	}
+	p, err := m.marks.register(req.At)
+	if err != nil {
+		if st, ok := m.frozenAt(req.At); ok {
+			return st, nil
+		}
+		return nil, err
+	}
+	return m.stateAt(p.LSN, func() { m.marks.release(p) }, false)
+}
+
+// frozenAt is a state at the last good LSN of failed tables, below the window: only they can be read in it. Their content
+// neither folds nor goes away while they are failed.
+func (m *Mirror) frozenAt(at LSN) (*readstate.State, bool) {
+	if at == 0 {
+		return nil, false
+	}
+	for _, v := range m.shared.views() {
+		if v.failure != nil && v.failure.Good == at {
+			st, err := m.stateAt(at, func() {}, true)
+			return st, err == nil
+		}
+	}
+	return nil, false
+}
+
+// stateAt assembles a state. release gives up its hold on at; it is called when the assembly fails.
+func (m *Mirror) stateAt(at LSN, release func(), frozenOnly bool) (*readstate.State, error) {
+	var once sync.Once
+	st := &readstate.State{LSN: at, Pinned: m.clock.Now()}
+	m.readers.opened()
+	st.Release = func() {
+		once.Do(func() {
+			release()
+			m.readers.closed()
+		})
+	}
+	for _, v := range m.shared.views() {
+		rt := &readstate.Table{Name: v.table.name, Schema: v.schema}
+		st.Tables = append(st.Tables, rt)
+		if rt.Err = v.unreadable(at, frozenOnly); rt.Err != "" {
+			continue
+		}
+		if err := v.table.version.Load().fill(rt, at); err != nil {
+			st.Release()
+			return nil, fmt.Errorf("read %s at %s: %w", v.table, at, err)
+		}
+	}
+	return st, nil
+}
+
+// unreadable says why a table cannot be read at an LSN; empty when it can.
+func (v *tableView) unreadable(at LSN, frozenOnly bool) string {
+	switch {
+	case v.state == stateCopying:
+		return fmt.Sprintf("table %s is being copied; wait until it is streaming", v.table)
+	case v.failure != nil && at > v.failure.Good:
+		f := v.failure
+		text := fmt.Sprintf("table %s failed at %s: %s", v.table, f.LSN, f.Reason)
+		if f.Column != "" {
+			text += fmt.Sprintf(" (column %s", f.Column)
+			if f.Key != "" {
+				text += ", row " + f.Key
+			}
+			text += ")"
+		}
+		if f.Remedy != "" {
+			text += "; " + f.Remedy
+		}
+		if f.Good != 0 {
+			text += fmt.Sprintf("; its last good content can be read with --at %s", f.Good)
+		}
+		return text
+	case frozenOnly && (v.failure == nil || v.failure.Good != at):
+		return fmt.Sprintf("table %s cannot be read at %s: it lies below the readable window", v.table, at)
+	}
+	return ""
+}
+
+// fill lists what a reader at the given LSN sees of a version.
+func (v *tableVersion) fill(t *readstate.Table, at LSN) error {
+	for _, s := range v.segments {
+		if !s.alive(at) {
+			continue
+		}
+		rows := s.rowsAt(at)
+		if rows == 0 {
+			continue
+		}
+		dead, err := s.vis.At(at, uint32(rows))
+		if err != nil {
+			return err
+		}
+		if dead.Cardinality() == uint64(rows) {
+			continue
+		}
+		if s.batch != nil {
+			t.Batches = append(t.Batches, readstate.Batch{ID: uint64(s.id), Sealed: s.batch.sealedNow.Load(), Rows: rows,
+				Deleted: dead, Columns: columnReader{s.batch}})
+			continue
+		}
+		whole := int(s.file.data.Rows)
+		if rows < whole {
+			// Rows after the cut-off do not exist yet for this reader.
+			cutOff := deletion.NewVector(uint32(whole))
+			cutOff.Or(dead)
+			cutOff.SetRange(uint32(rows), uint32(whole))
+			dead = cutOff.Freeze()
+		}
+		t.Files = append(t.Files, readstate.File{Path: s.file.data.Path, Rows: s.file.data.Rows, Bytes: s.file.data.Bytes, Deleted: dead})
+	}
+	return nil
+}
+
+// SearchPath is the source database's.
+func (m *Mirror) SearchPath() []string { return m.shared.get().searchPath }
+
+// sourcePoint is an LSN at or above every commit made on the source before the call, and above a look at its catalogue made
+// after them.
+func (m *Mirror) sourcePoint(ctx context.Context) (LSN, error) {
+	if st := m.shared.get(); st.state != "streaming" {
+		return 0, fmt.Errorf("%w: %s %s", ErrNotConnected, st.state, st.reason)
+	}
+	if err := m.look(ctx); err != nil {
+		return 0, err
+	}
+	return m.source.WaitPoint(ctx)
+}
+
+// readRow reads some columns of a row that lies in a file. The applier's.
+func (m *Mirror) readRow(loc location, fieldIDs []int32) (arrow.RecordBatch, error) {
+	path := loc.segment.file.data.Path
+	r, err := m.readers.open(m.warehouse, path)
+	if err != nil {
+		return nil, fmt.Errorf("read row %d of %s: %w", loc.row, path, err)
+	}
+	rec, err := r.Row(int64(loc.row), fieldIDs)
+	if err != nil {
+		return nil, fmt.Errorf("read row %d of %s: %w", loc.row, path, err)
+	}
+	return rec, nil
+}
+
+// readers counts open read states and keeps a few data files open for the applier.
+type readers struct {
+	mu    sync.Mutex
+	count int
+
+	files []openFile // the applier's; most recently used last
+}
+
+type openFile struct {
+	path   string
+	reader DataReader
+}
+
+// maxOpenFiles bounds the data files kept open for reading old values.
+const maxOpenFiles = 16
+
+func (r *readers) opened() { r.mu.Lock(); r.count++; r.mu.Unlock() }
+func (r *readers) closed() { r.mu.Lock(); r.count--; r.mu.Unlock() }
+func (r *readers) openStates() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.count
+}
+
+func (r *readers) open(w Warehouse, path string) (DataReader, error) {
+	for i, f := range r.files {
+		if f.path == path {
+			r.files = append(append(r.files[:i:i], r.files[i+1:]...), f)
+			return f.reader, nil
+		}
+	}
+	reader, err := w.OpenData(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.files) == maxOpenFiles {
+		if err := r.files[0].reader.Close(); err != nil {
+			return nil, err
+		}
+		r.files = append(r.files[:0], r.files[1:]...)
+	}
+	r.files = append(r.files, openFile{path, reader})
+	return reader, nil
+}
+
+func (r *readers) close() {
+	for _, f := range r.files {
+		f.reader.Close()
+	}
+	r.files = nil
+}

@@ -1,0 +1,343 @@
+package mirror
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"pgmirror/deletion"
+	"pgmirror/globalindex"
+	"pgmirror/iceberg"
+)
+
+// rewrite moves the rows of some consecutive segments of a table into one new file: every row except those deleted at or
+// before floor, and with limit only those created at or before it. It runs on a goroutine of its own over immutable input;
+// begin and install are the applier's.
+//
+//	begin: dead[i] = deletions of input i at floor ─▶ write file and FileIndex ─▶ install: carry over later deletions, swap
+//
+// The dead vectors are the rank map: an input's row moves to its file's base plus its row number less the dead before it.
+type rewrite struct {
+	table  *table
+	shape  *shape
+	inputs []*segment
+	dead   []*deletion.Vector // of each input, at floor; nil when none
+	rows   []int              // of each input, how many to look at
+	base   []int              // of each input, where its rows begin in the output
+	floor  LSN
+
+	out    *segment // nil when no row was left
+	index  *fileIndex
+	hashes []uint64
+	cuts   []cut
+}
+
+// choose picks the table's sealed batches that one file may take next, up to the first created above upTo. The applier's turn.
+//
+// A file never spans the cut of a checkpoint that has not published yet. And the rows of a transaction that is still being
+// applied go to a file of their own, since the table may yet fail in it.
+func (t *table) choose(m *Mirror, upTo LSN) (inputs []*segment) {
+	if t.failure != nil {
+		upTo = min(upTo, t.failure.Good)
+	}
+	if m.cut != 0 && upTo > m.cut && slices.ContainsFunc(t.sealed, func(s *segment) bool { return s.alive(m.cut) && s.batch.visible(m.cut) > 0 }) {
+		upTo = m.cut
+	}
+	unfinished := false
+	for _, s := range t.sealed {
+		if !s.alive(upTo) {
+			continue // nobody who comes needs it; memory keeps it for those who are here
+		}
+		first, last := s.batch.span()
+		if first > upTo || (last > upTo && t.failure == nil) {
+			break
+		}
+		if last > m.applied && t.failure == nil {
+			if first <= m.applied || (len(inputs) > 0 && !unfinished) {
+				break
+			}
+			unfinished = true
+		}
+		inputs = append(inputs, s)
+	}
+	return inputs
+}
+
+// begin prepares a flush. The caller holds t.jobs. The applier's turn.
+func (m *Mirror) begin(t *table, upTo LSN) (*rewrite, error) {
+	rw := &rewrite{table: t, shape: t.shape, floor: m.marks.low(), inputs: t.choose(m, upTo)}
+	if t.failure != nil {
+		upTo = min(upTo, t.failure.Good)
+		rw.floor = min(rw.floor, t.failure.Good)
+	}
+	base := 0
+	for _, s := range rw.inputs {
+		rows := s.batch.visible(upTo)
+		dead, err := s.vis.At(rw.floor, uint32(rows))
+		if err != nil {
+			return nil, fmt.Errorf("begin to flush %s at %s: %w", t, rw.floor, err)
+		}
+		rw.rows = append(rw.rows, rows)
+		rw.dead = append(rw.dead, dead)
+		rw.base = append(rw.base, base)
+		base += rows - int(dead.Cardinality())
+	}
+	return rw, nil
+}
+
+// write writes the file and its FileIndex.
+func (rw *rewrite) write(ctx context.Context, m *Mirror) (err error) {
+	total := 0
+	for i := range rw.inputs {
+		total += rw.rows[i] - int(rw.dead[i].Cardinality())
+	}
+	if total == 0 {
+		return nil
+	}
+	t := rw.table
+	w, err := m.warehouse.NewWriter(ctx, iceberg.TableLocation{Name: t.name, UUID: t.uuid, Schema: rw.shape.arrow})
+	if err != nil {
+		return fmt.Errorf("flush %s: %w", t, err)
+	}
+	defer func() {
+		if err != nil {
+			w.Abort()
+		}
+	}()
+	if rw.shape.mode != insertOnly {
+		rw.hashes = make([]uint64, 0, total)
+	}
+	schema := withLSN(rw.shape.arrow)
+	for i, s := range rw.inputs {
+		b := s.batch
+		if d := rw.dead[i]; d.Cardinality() > 0 {
+			b = b.without(d, rw.rows[i])
+		}
+		rows := min(b.rows, rw.rows[i])
+		if rows == 0 {
+			continue
+		}
+		rw.note(b, rows)
+		if err := w.Write(b.record(schema, rows)); err != nil {
+			return fmt.Errorf("flush %s: %w", t, err)
+		}
+	}
+	data, err := w.Close()
+	if err != nil {
+		return fmt.Errorf("flush %s: %w", t, err)
+	}
+	return rw.finish(m, data)
+}
+
+// note keeps what the index and readers below the file's newest commit need to know of rows that go to the file.
+func (rw *rewrite) note(b *batch, rows int) {
+	if rw.hashes != nil {
+		rw.hashes = append(rw.hashes, b.hashes[:rows]...)
+	}
+	before := 0
+	if n := len(rw.cuts); n > 0 {
+		before = rw.cuts[n-1].rows
+	}
+	for i, lsn := range b.lsns.own[:rows] {
+		if n := len(rw.cuts); n > 0 && rw.cuts[n-1].lsn == LSN(lsn) {
+			rw.cuts[n-1].rows = before + i + 1
+		} else {
+			rw.cuts = append(rw.cuts, cut{LSN(lsn), before + i + 1})
+		}
+	}
+}
+
+// finish makes the segment and the FileIndex of a written file.
+func (rw *rewrite) finish(m *Mirror, data iceberg.DataFile) error {
+	f := &file{data: data}
+	f.cuts.Store(&rw.cuts)
+	rw.out = &segment{file: f}
+	if rw.hashes == nil {
+		return nil
+	}
+	bytes, err := globalindex.BuildFileIndex(indexHeader(rw.shape, data), [][]uint64{rw.hashes})
+	if err != nil {
+		return fmt.Errorf("index %s: %w", data.Path, err)
+	}
+	if err := m.cfg.Effect("file index"); err != nil {
+		return err
+	}
+	path := m.indexPath(data.Path)
+	if err := m.files.WriteFile(path, bytes); err != nil {
+		return fmt.Errorf("index %s: %w", data.Path, err)
+	}
+	rw.index, err = m.openIndex(path)
+	if err != nil {
+		return err
+	}
+	rw.index.segments = []*segment{rw.out}
+	return nil
+}
+
+// install swaps the inputs for the output, with every deletion that the inputs have beyond what was left out. The applier's
+// turn.
+func (rw *rewrite) install(m *Mirror) error {
+	t := rw.table
+	if rw.out != nil {
+		m.lastSegment++
+		rw.out.id = m.lastSegment
+		if err := rw.carry(); err != nil {
+			return fmt.Errorf("install %s: %w", rw.out.file.data.Path, err)
+		}
+		t.files = append(t.files, rw.out)
+		if rw.index != nil {
+			if t.state == stateStreaming && rw.out.droppedAt.Load() == 0 {
+				t.indexes = append(t.indexes, rw.index)
+			} else {
+				rw.index.unmap()
+			}
+		}
+	}
+	t.sealed = slices.DeleteFunc(t.sealed, func(s *segment) bool { return slices.Contains(rw.inputs, s) })
+	for _, s := range rw.inputs {
+		m.memory.Add(-s.batch.weight)
+		s.batch.weight = 0
+	}
+	t.install()
+	return m.cfg.Effect("version installed")
+}
+
+// carry builds the output's visibility. When a TRUNCATE ended all inputs at once, so it does the output; else the rows of an
+// ended input are deleted one by one at that LSN.
+func (rw *rewrite) carry() error {
+	dropped := rw.inputs[0].droppedAt.Load()
+	for _, s := range rw.inputs {
+		if s.droppedAt.Load() != dropped {
+			dropped = 0
+		}
+	}
+	rw.out.droppedAt.Store(dropped)
+	var base LSN
+	var later []deletion.Deletion
+	for i, s := range rw.inputs {
+		dead := rw.dead[i]
+		place := func(row uint32) uint32 { return uint32(rw.base[i]) + row - dead.Rank(row) }
+		base = max(base, s.vis.Base())
+		gone := map[uint32]bool{}
+		for row, at := range s.vis.Beyond(dead) {
+			if int(row) < rw.rows[i] {
+				later = append(later, deletion.Deletion{Row: place(row), At: at})
+				gone[row] = true
+			}
+		}
+		if d := LSN(s.droppedAt.Load()); d != 0 && dropped == 0 {
+			for row := range uint32(rw.rows[i]) {
+				if !gone[row] && !dead.Contains(row) {
+					later = append(later, deletion.Deletion{Row: place(row), At: d})
+				}
+			}
+		}
+	}
+	vis, err := deletion.Carry(rw.floor, base, later)
+	rw.out.vis = vis
+	return err
+}
+
+// flush moves the table's sealed batches created at or before upTo to a file. Any background goroutine; it takes t.jobs.
+func (m *Mirror) flush(ctx context.Context, t *table, upTo LSN) error {
+	t.jobs.Lock()
+	defer t.jobs.Unlock()
+	var rw *rewrite
+	err := m.inAnyTurn(ctx, func() (err error) {
+		rw, err = m.begin(t, upTo)
+		return err
+	})
+	if err != nil || len(rw.inputs) == 0 {
+		return err
+	}
+	started := m.clock.Now()
+	if err := rw.write(ctx, m); err != nil {
+		return err
+	}
+	err = m.inAnyTurn(ctx, func() error { return rw.install(m) })
+	if err == nil && rw.out != nil {
+		m.cfg.Log.Debug("flushed", "relation", t.String(), "rows", rw.out.file.data.Rows, "bytes", rw.out.file.data.Bytes, "took", m.clock.Now().Sub(started))
+	}
+	return err
+}
+
+// without copies the first rows rows of a sealed batch that are not dead.
+func (b *batch) without(dead *deletion.Vector, rows int) *batch {
+	out := &batch{shape: b.shape, cols: b.shape.newColumns()}
+	for row := range rows {
+		if dead.Contains(uint32(row)) {
+			continue
+		}
+		for i, c := range out.cols {
+			c.appendFrom(b.cols[i], row)
+		}
+		out.lsns.push(b.lsns.own[row])
+		if b.hashes != nil {
+			out.hashes = append(out.hashes, b.hashes[row])
+		}
+		out.rows++
+	}
+	return out
+}
+
+// record is the first rows rows with their create LSNs, for a data file. The batch is sealed or the caller's own.
+func (b *batch) record(schema *arrow.Schema, rows int) arrow.RecordBatch {
+	arrays := make([]arrow.Array, len(b.cols)+1)
+	for i, c := range b.cols {
+		arrays[i] = c.array(0, rows)
+	}
+	arrays[len(b.cols)] = lsnArray(b.lsns.own[:rows])
+	return array.NewRecordBatch(schema, arrays, int64(rows))
+}
+
+// withLSN adds the hidden column.
+func withLSN(s *arrow.Schema) *arrow.Schema {
+	fields := append(slices.Clone(s.Fields()), arrow.Field{Name: iceberg.LSNColumn, Type: arrow.PrimitiveTypes.Int64})
+	return arrow.NewSchema(fields, nil)
+}
+
+// indexHeader describes the FileIndex of one data file.
+func indexHeader(s *shape, data iceberg.DataFile) globalindex.Header {
+	kind := globalindex.KeyBytes
+	if s.integer {
+		kind = globalindex.KeyInt
+	}
+	return globalindex.Header{
+		KeyKind: kind,
+		Columns: s.keyFieldIDs(),
+		Files:   []globalindex.FileRef{{Path: filepath.Base(data.Path), Rows: uint64(data.Rows)}},
+	}
+}
+
+// indexPath is where the FileIndex of a data file is kept. Data files' base names are unique.
+func (m *Mirror) indexPath(data string) string {
+	return filepath.Join(m.cfg.IndexDir, strings.TrimSuffix(filepath.Base(data), filepath.Ext(data))+".fidx")
+}
+
+func (m *Mirror) openIndex(path string) (*fileIndex, error) {
+	data, unmap, err := m.files.Map(path)
+	if err != nil {
+		return nil, fmt.Errorf("open file index %s: %w", path, err)
+	}
+	x, err := globalindex.OpenFileIndex(data)
+	if err != nil {
+		unmap()
+		return nil, fmt.Errorf("open file index %s: %w", path, err)
+	}
+	return &fileIndex{path: path, index: x, unmap: unmap}, nil
+}
+
+// closeIndexes forgets a table's FileIndexes: none of the rows they name can be changed any more. The applier's turn.
+func (m *Mirror) closeIndexes(t *table) {
+	for _, x := range t.indexes {
+		if err := x.unmap(); err != nil {
+			m.cfg.Log.Warn("close file index", "relation", t.String(), "err", err)
+		}
+	}
+	t.indexes = nil
+}

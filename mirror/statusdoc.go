@@ -1,0 +1,146 @@
+package mirror
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"pgmirror/pgcdc"
+)
+
+// counters count changes applied since the start.
+type counters struct {
+	inserts, updates, deletes, truncates atomic.Int64
+	commits                              atomic.Int64
+	freshness                            atomic.Int64 // of the newest commit: nanoseconds from commit to visible
+	lastCommit                           atomic.Int64 // its commit time, Unix nanoseconds
+}
+
+// noteCommit measures the freshness of a commit that has just become visible.
+func (m *Mirror) noteCommit(tx *pgcdc.Transaction, now time.Time) {
+	m.counts.commits.Add(1)
+	m.counts.freshness.Store(int64(max(0, now.Sub(tx.CommitTime))))
+	m.counts.lastCommit.Store(tx.CommitTime.UnixNano())
+}
+
+// Status is the document of `status --json`.
+func (m *Mirror) Status(ctx context.Context) ([]byte, error) {
+	st, err := m.status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(st)
+}
+
+func (m *Mirror) status(ctx context.Context) (*Status, error) {
+	sh := m.shared.get()
+	st := &Status{State: sh.state, Reason: sh.reason, Version: m.cfg.Version, Slot: m.cfg.Slot, Publications: m.cfg.Publications,
+		FreshnessSeconds: time.Duration(m.counts.freshness.Load()).Seconds(), Readers: m.readers.openStates(),
+		Tables: []TableStatus{}}
+	if ns := m.counts.lastCommit.Load(); ns != 0 {
+		st.LastCommitTime = time.Unix(0, ns).UTC().Format(time.RFC3339Nano)
+	}
+	if sh.state == "streaming" {
+		slotCtx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		if slot, found, err := m.source.Slot(slotCtx); err == nil && found {
+			st.SlotRetainedBytes = slot.RetainedBytes
+		}
+		cancel()
+	}
+	if !sh.opened {
+		for _, v := range sh.tables {
+			ts := TableStatus{Name: v.table.String(), State: string(v.state)}
+			if v.copied != nil {
+				ts.CopiedRows = v.copied.Load()
+			}
+			ts.setFailure(v.failure)
+			st.Tables = append(st.Tables, ts)
+		}
+		return st, nil
+	}
+	err := m.inAnyTurn(ctx, func() error { m.describeStatus(st); return nil })
+	if err != nil {
+		return nil, fmt.Errorf("status: %w", err)
+	}
+	return st, nil
+}
+
+// describeStatus fills in what the applier knows. Its turn.
+func (m *Mirror) describeStatus(st *Status) {
+	st.SystemID, st.Timeline = m.doc.SystemID, m.doc.Timeline
+	st.ReceivedLSN = max(m.source.Received(), m.applied).String()
+	st.AppliedLSN = m.applied.String()
+	st.VisibleLSN = m.marks.high().String()
+	st.DurableLSN = m.durable.String()
+	st.AcknowledgedLSN = m.durable.String()
+	st.CatalogLSN = m.catalogLSN.String()
+	st.WindowFloorLSN = m.marks.low().String()
+	if !m.lastCheckpoint.IsZero() {
+		st.LastCheckpoint = m.lastCheckpoint.UTC().Format(time.RFC3339Nano)
+		st.CheckpointSeconds = m.checkpointTook.Seconds()
+	}
+	st.Memory = MemoryStatus{Batches: m.memory.Load(), Limit: m.cfg.Memory}
+	for _, t := range m.tables {
+		ts := TableStatus{Name: t.String(), State: string(t.state), Rows: t.rows, Unrepresentable: t.unrepresentable, DurableLSN: m.durable.String()}
+		ts.setFailure(t.failure)
+		if t.shape != nil {
+			ts.InsertOnly = t.shape.mode == insertOnly
+		}
+		if v := t.version.Load(); v != nil {
+			for _, s := range v.segments {
+				ts.add(s)
+				st.Memory.Visibility += s.vis.Bytes()
+				if s.batch != nil && s.batch.index != nil {
+					st.Memory.MemIndex += s.batch.index.Bytes()
+				}
+			}
+		}
+		for _, x := range t.indexes {
+			st.Memory.FileIndex += x.index.Bytes()
+		}
+		st.Tables = append(st.Tables, ts)
+	}
+}
+
+func (ts *TableStatus) add(s *segment) {
+	ts.DeletedRows += int64(s.vis.Count())
+	if s.file != nil {
+		ts.Files++
+		ts.Bytes += s.file.data.Bytes
+		return
+	}
+	ts.MemoryRows += int64(s.batch.rows)
+	ts.MemoryBytes += s.batch.weight
+}
+
+func (ts *TableStatus) setFailure(f *failure) {
+	if f == nil {
+		return
+	}
+	ts.Error, ts.ErrorLSN, ts.ErrorKey, ts.ErrorCol, ts.Remedy = f.Reason, f.LSN.String(), f.Key, f.Column, f.Remedy
+	ts.DurableLSN = f.Good.String()
+}
+
+// Ready says why the mirror is not ready: its first copy is not done, reads are not open, a table is still being copied, or
+// the source is not connected. Nil when it is.
+func (m *Mirror) Ready() error {
+	sh := m.shared.get()
+	if sh.state != "streaming" {
+		if sh.reason != "" {
+			return fmt.Errorf("%s: %s", sh.state, sh.reason)
+		}
+		return errors.New(sh.state)
+	}
+	if !sh.opened {
+		return errors.New("reads are not open yet")
+	}
+	for _, v := range sh.tables {
+		if v.state == stateCopying {
+			return fmt.Errorf("table %s is being copied", v.table)
+		}
+	}
+	return nil
+}

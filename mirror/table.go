@@ -1,0 +1,355 @@
+package mirror
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"pgmirror/globalindex"
+	"pgmirror/pgcdc"
+	"pgmirror/readstate"
+)
+
+// tableState is where a table stands. The names are stored and shown.
+type tableState string
+
+const (
+	stateCopying   tableState = "copying"
+	stateStreaming tableState = "streaming"
+	stateFailed    tableState = "failed"
+)
+
+// failure is why a table stopped. The table keeps what it held at Good.
+type failure struct {
+	Reason string `json:"reason"`
+	LSN    LSN    `json:"lsn"`           // end LSN of the commit, or of the catalogue look, that stopped it
+	Good   LSN    `json:"good"`          // everything up to here is right; 0 when the table never held a complete content
+	Key    string `json:"key,omitempty"` // of the row at fault
+	Column string `json:"column,omitempty"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// table is the state of one mirrored table. The applier owns it; what other goroutines may look at is version, and
+// status fields under the mirror's status lock.
+type table struct {
+	oid         uint32
+	name        readstate.TableName
+	uuid        string
+	fingerprint string
+	shape       *shape // nil for a table that failed before it had one
+	version     atomic.Pointer[tableVersion]
+
+	state   tableState
+	failure *failure
+
+	open    *segment     // memory: the batch being filled
+	sealed  []*segment   // memory: full batches, oldest first
+	indexes []*fileIndex // of files, oldest first
+	files   []*segment
+
+	rows            int64 // visible ones, as of the last change applied
+	unrepresentable int64 // values stored as NULL
+	dirty           bool  // changed since the last cut
+	touched         bool  // by the transaction that is being applied
+	durable         LSN
+	lastChange      LSN // end LSN of the last commit that touched the table
+
+	seeking  []*column // scratch: a key, in key order
+	reading  []*column // scratch: the key of a row that was read back from a file
+	encoded  []byte
+	compared []byte
+	rowBuf   []uint32
+	fileBuf  []globalindex.FileLocation
+
+	jobs sync.Mutex // held by the one background job that rewrites the table's segments
+}
+
+// fileIndex is an open FileIndex and the segments it covers, by file ordinal.
+type fileIndex struct {
+	path     string
+	index    *globalindex.FileIndex
+	segments []*segment
+	unmap    func() error
+}
+
+// location is where a row lies.
+type location struct {
+	segment *segment
+	row     uint32
+}
+
+func (t *table) String() string { return t.name.Schema + "." + t.name.Name }
+
+// setShape prepares the table for changes.
+func (t *table) setShape(s *shape) {
+	t.shape = s
+	t.seeking, t.reading = nil, nil
+	for _, k := range s.key {
+		t.seeking = append(t.seeking, newColumn(s.columns[k].typ))
+		t.reading = append(t.reading, newColumn(s.columns[k].typ))
+	}
+}
+
+// install makes the table's present segments the version that readers find.
+func (t *table) install() {
+	v := &tableVersion{shape: t.shape, segments: make([]*segment, 0, len(t.files)+len(t.sealed)+1)}
+	v.segments = append(v.segments, t.files...)
+	v.segments = append(v.segments, t.sealed...)
+	if t.open != nil {
+		v.segments = append(v.segments, t.open)
+	}
+	t.version.Store(v)
+}
+
+// hash is the hash of the key in the given columns at row, as docs/formats/keys.md says.
+func (t *table) hash(key []*column, row int) uint64 {
+	if t.shape.integer {
+		return globalindex.HashInt(key[0].integer(row))
+	}
+	t.encoded = encodeKey(t.encoded[:0], key, row)
+	return globalindex.HashBytes(t.encoded)
+}
+
+func encodeKey(dst []byte, key []*column, row int) []byte {
+	for _, c := range key {
+		dst = c.appendKey(dst, row)
+	}
+	return dst
+}
+
+// rowError is what is wrong with one value of a change.
+type rowError struct {
+	column string
+	err    error
+}
+
+func (e *rowError) Error() string { return fmt.Sprintf("column %q: %v", e.column, e.err) }
+func (e *rowError) Unwrap() error { return e.err }
+
+// errMissingRow: an update or delete names a row that the mirror does not hold.
+var errMissingRow = errors.New("the source changed a row that the mirror does not hold")
+
+// seek decodes the identity's columns of a tuple into t.seeking.
+func (t *table) seek(tuple pgcdc.Tuple, nullable bool) error {
+	if len(tuple) != len(t.shape.columns) {
+		return fmt.Errorf("the change has %d columns, the table %d", len(tuple), len(t.shape.columns))
+	}
+	for i, k := range t.shape.key {
+		c := t.seeking[i]
+		c.truncate(0)
+		col := &t.shape.columns[k]
+		v := tuple[k]
+		if v.Format == pgcdc.FormatNull {
+			c.Null()
+			continue
+		}
+		if err := col.pg.Decode(v.Format, v.Data, c); err != nil {
+			if nullable && errors.Is(err, pgcdc.ErrUnrepresentable) {
+				c.truncate(0)
+				c.Null()
+				continue
+			}
+			return &rowError{col.name, err}
+		}
+	}
+	return nil
+}
+
+// find locates the row whose key lies in t.seeking.
+//
+// A row in memory is compared with the key at once. In files the one live candidate with the key's hash is the row; only
+// when there are several are their keys read and compared.
+func (t *table) find(m *Mirror) (location, bool, error) {
+	hash := t.hash(t.seeking, 0)
+	if !t.shape.integer {
+		t.compared = append(t.compared[:0], t.encoded...)
+	}
+	if loc, ok := t.findInBatch(t.open, hash); ok {
+		return loc, true, nil
+	}
+	for i := len(t.sealed) - 1; i >= 0; i-- {
+		if loc, ok := t.findInBatch(t.sealed[i], hash); ok {
+			return loc, true, nil
+		}
+	}
+	var found []location
+	for i := len(t.indexes) - 1; i >= 0; i-- {
+		x := t.indexes[i]
+		t.fileBuf = x.index.Candidates(hash, t.fileBuf[:0])
+		for _, c := range t.fileBuf {
+			s := x.segments[c.File]
+			if s.vis.Deleted(c.Row) {
+				continue
+			}
+			if t.shape.integer {
+				return location{s, c.Row}, true, nil
+			}
+			found = append(found, location{s, c.Row})
+		}
+	}
+	if len(found) <= 1 {
+		if len(found) == 0 {
+			return location{}, false, nil
+		}
+		return found[0], true, nil
+	}
+	for _, loc := range found {
+		same, err := t.sameKey(m, loc)
+		if err != nil || same {
+			return loc, same, err
+		}
+	}
+	return location{}, false, nil
+}
+
+func (t *table) findInBatch(s *segment, hash uint64) (location, bool) {
+	if s == nil || s.batch.index == nil {
+		return location{}, false
+	}
+	t.rowBuf = s.batch.index.Candidates(hash, t.rowBuf[:0])
+	for _, row := range t.rowBuf {
+		if t.shape.integer {
+			return location{s, row}, true
+		}
+		t.encoded = encodeKey(t.encoded[:0], s.batch.keys, int(row))
+		if string(t.encoded) == string(t.compared) {
+			return location{s, row}, true
+		}
+	}
+	return location{}, false
+}
+
+// sameKey reads the key of a row in a file and compares it with the one sought.
+func (t *table) sameKey(m *Mirror, loc location) (bool, error) {
+	rec, err := m.readRow(loc, t.shape.keyFieldIDs())
+	if err != nil {
+		return false, err
+	}
+	for i, c := range t.reading {
+		c.truncate(0)
+		if err := c.appendArray(rec.Column(i), 0); err != nil {
+			return false, fmt.Errorf("read the key of row %d of %s: %w", loc.row, loc.segment.file.data.Path, err)
+		}
+	}
+	t.encoded = encodeKey(t.encoded[:0], t.reading, 0)
+	return string(t.encoded) == string(t.compared), nil
+}
+
+// add appends a row created at lsn. Values that the change left out come from the old tuple, if it holds them, else from the
+// old row's place.
+func (t *table) add(m *Mirror, tuple, old pgcdc.Tuple, from location, lsn LSN) error {
+	b := t.open.batch
+	if len(tuple) != len(b.cols) {
+		return fmt.Errorf("the change has %d columns, the table %d", len(tuple), len(b.cols))
+	}
+	row := b.rows
+	unrepresentable := t.unrepresentable
+	err := t.fill(m, b.cols, row, tuple, old, from)
+	if err != nil {
+		t.unrepresentable = unrepresentable
+		b.truncate(row)
+		return err
+	}
+	b.lsns.push(uint64(lsn))
+	if t.shape.mode != insertOnly {
+		h := t.hash(b.keys, row)
+		b.hashes = append(b.hashes, h)
+		if b.index != nil {
+			b.index.Put(h, uint32(row))
+		}
+	}
+	for i := range tuple {
+		b.added += int64(len(tuple[i].Data))
+	}
+	b.rows++
+	t.rows++
+	return nil
+}
+
+// fill appends one row to cols, which have rows rows. After an error the caller takes back what was appended.
+func (t *table) fill(m *Mirror, cols []*column, rows int, tuple, old pgcdc.Tuple, from location) error {
+	var kept []int // columns to fetch from the old row's place
+	for i, c := range cols {
+		v := tuple[i]
+		if v.Format == pgcdc.FormatUnchanged && i < len(old) && old[i].Format != pgcdc.FormatNull {
+			v = old[i]
+		}
+		switch v.Format {
+		case pgcdc.FormatNull:
+			if t.shape.columns[i].key {
+				return &rowError{t.shape.columns[i].name, errors.New("NULL in the primary key")}
+			}
+			c.Null()
+			continue
+		case pgcdc.FormatUnchanged:
+			if from.segment == nil {
+				return &rowError{t.shape.columns[i].name, errors.New("the change leaves the value out and there is no old row")}
+			}
+			kept = append(kept, i)
+			continue
+		}
+		col := &t.shape.columns[i]
+		if err := col.pg.Decode(v.Format, v.Data, c); err != nil {
+			if !m.cfg.NullUnrepresentable || col.key || !errors.Is(err, pgcdc.ErrUnrepresentable) {
+				return &rowError{col.name, err}
+			}
+			c.truncate(rows)
+			c.Null()
+			t.unrepresentable++
+		}
+	}
+	if len(kept) > 0 {
+		return t.fetch(m, cols, kept, from)
+	}
+	return nil
+}
+
+// fetch appends values that an update left unchanged, from where the old row lies.
+func (t *table) fetch(m *Mirror, cols []*column, kept []int, from location) error {
+	if b := from.segment.batch; b != nil {
+		for _, i := range kept {
+			cols[i].appendFrom(b.cols[i], int(from.row))
+		}
+		return nil
+	}
+	ids := make([]int32, len(kept))
+	for j, i := range kept {
+		ids[j] = int32(t.shape.columns[i].fieldID)
+	}
+	rec, err := m.readRow(from, ids)
+	if err != nil {
+		return err
+	}
+	for j, i := range kept {
+		if err := cols[i].appendArray(rec.Column(j), 0); err != nil {
+			return &rowError{t.shape.columns[i].name, err}
+		}
+	}
+	return nil
+}
+
+// remove deletes the row at loc as of lsn.
+func (t *table) remove(loc location, lsn LSN) error {
+	if err := loc.segment.vis.Delete(loc.row, lsn); err != nil {
+		return err
+	}
+	if b := loc.segment.batch; b != nil && b.index != nil {
+		b.index.Remove(b.hashes[loc.row], loc.row)
+	}
+	t.rows--
+	return nil
+}
+
+// keyText describes the key of a change's row for a person.
+func (t *table) keyText(tuple pgcdc.Tuple) string {
+	if t.shape == nil || t.shape.mode != keyed || t.seek(tuple, true) != nil {
+		return ""
+	}
+	var parts []string
+	for i, k := range t.shape.key {
+		parts = append(parts, t.shape.columns[k].name+"="+t.seeking[i].ownArray().ValueStr(0))
+	}
+	return strings.Join(parts, ", ")
+}
