@@ -16,8 +16,8 @@
 // attached database on its own, so that after USE the same id comes again.
 //
 // Who holds a state. A pinned state is counted. The scope holds it, and so does every bound plan: the bind data of
-// pgmirror_memory, which every union read contains, is destroyed with its plan. So a prepared statement keeps the state
-// it was prepared on, and shows it, until DEALLOCATE or until DuckDB binds it again.
+// pgmirror_memory, which every union read contains, is destroyed with its plan. A statement of PREPARE keeps none: DuckDB
+// binds it anew for each EXECUTE, which therefore shows the state of its own time.
 //
 // Where memory rows live. Arrow arrays are on the Go heap, and DuckDB's vectors outlive the call that fills them, so
 // they must not point there. Each projected column of a batch is copied once, into vectors that DuckDB allocates itself,

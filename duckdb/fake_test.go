@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -142,7 +143,7 @@ func listOf(id int, elem arrow.DataType) arrow.DataType {
 // record builds a record from JSON rows, which Arrow's own reader turns into values.
 func record(t testing.TB, schema *arrow.Schema, rows string) arrow.RecordBatch {
 	t.Helper()
-	rec, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, stringsReader(rows))
+	rec, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(rows))
 	if err != nil {
 		t.Fatal(err)
 	}

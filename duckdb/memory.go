@@ -12,10 +12,15 @@ import (
 // memoryScan is one run of pgmirror_memory: threads take batches from it one by one.
 type memoryScan struct {
 	h    *handle
-	proj []int // columns of the output; −1 for the constant k
-	want []int // proj without −1
+	proj []int // columns of the output; projConstant for k, projNothing for what is not a column
+	want []int // the columns among proj
 	next atomic.Int64
 }
+
+const (
+	projConstant = -1
+	projNothing  = -2
+)
 
 // memoryThread is one thread's place in a memoryScan.
 type memoryThread struct {
@@ -47,13 +52,15 @@ func (db *DB) memoryBind(info mapping.BindInfo, id int64) (*handle, bool) {
 func newMemoryScan(info mapping.InitInfo, h *handle) *memoryScan {
 	s := &memoryScan{h: h}
 	for i := range mapping.InitGetColumnCount(info) {
-		at := int64(mapping.InitGetColumnIndex(info, i)) - 1
-		if at < 0 || at >= int64(len(h.table.cols)) {
-			at = -1 // k, or no column at all
-		} else {
-			s.want = append(s.want, int(at))
+		at := projNothing
+		switch c := uint64(mapping.InitGetColumnIndex(info, i)); {
+		case c == 0:
+			at = projConstant
+		case c <= uint64(len(h.table.cols)):
+			at = int(c) - 1
+			s.want = append(s.want, at)
 		}
-		s.proj = append(s.proj, int(at))
+		s.proj = append(s.proj, at)
 	}
 	mapping.InitSetMaxThreads(info, mapping.IdxT(max(1, len(h.batches))))
 	return s
@@ -100,10 +107,12 @@ func (t *memoryThread) emit(s *memoryScan, out mapping.DataChunk) bool {
 	k := 0
 	for j, p := range s.proj {
 		vec := mapping.DataChunkGetVector(out, mapping.IdxT(j))
-		if p < 0 {
+		if p == projConstant {
 			yes := mapping.CreateBool(true)
 			mapping.VectorReferenceValue(vec, yes)
 			mapping.DestroyValue(&yes)
+		}
+		if p < 0 {
 			continue
 		}
 		mapping.VectorReferenceVector(vec, t.cols[k][chunk].vec)
