@@ -22,6 +22,13 @@ type decodeServer struct {
 	conn *pgconn.PgConn
 }
 
+// TestDecodingAgreesWithServer runs the tests that need a server on one.
+func TestDecodingAgreesWithServer(t *testing.T) {
+	server := startDecodeServer(t)
+	t.Run("transactions", func(t *testing.T) { testTransactions(t, server) })
+	t.Run("values", func(t *testing.T) { testValues(t, server) })
+}
+
 // startDecodeServer makes a cluster in a temporary directory and ends it with the test. A machine without PostgreSQL
 // fails the test.
 func startDecodeServer(t *testing.T) *decodeServer {

@@ -32,6 +32,7 @@ const (
 	formTimeTZ
 	formInet
 	formMACAddr
+	formMACAddr8
 	formBits
 	formUint32
 	formUint64
@@ -73,7 +74,7 @@ var builtinTypes = map[uint32]builtinType{
 	700:        {kind: KindFloat4},
 	701:        {kind: KindFloat8},
 	705:        {KindText, formVerbatim}, // unknown
-	774:        {KindText, formMACAddr},  // macaddr8
+	774:        {KindText, formMACAddr8},
 	829:        {KindText, formMACAddr},
 	869:        {KindText, formInet},
 	1042:       {KindText, formVerbatim}, // char(n), padded with blanks by both functions

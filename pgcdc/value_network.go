@@ -81,9 +81,9 @@ func appendIPv6(to, address []byte) []byte {
 	return to
 }
 
-// appendMACAddr prints a macaddr or macaddr8.
-func appendMACAddr(to, data []byte) ([]byte, bool) {
-	if len(data) != 6 && len(data) != 8 {
+// appendMACAddr prints a macaddr or macaddr8, by the number of octets it has.
+func appendMACAddr(to, data []byte, octets int) ([]byte, bool) {
+	if len(data) != octets {
 		return to, false
 	}
 	const digits = "0123456789abcdef"

@@ -50,7 +50,9 @@ func (t *Type) appendText(to, data []byte) ([]byte, bool) {
 	case formInet:
 		return appendInet(to, data)
 	case formMACAddr:
-		return appendMACAddr(to, data)
+		return appendMACAddr(to, data, 6)
+	case formMACAddr8:
+		return appendMACAddr(to, data, 8)
 	case formBits:
 		return appendBits(to, data)
 	case formUint32:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"os"
 	"reflect"
 	"strconv"
 	"strings"
@@ -158,10 +159,14 @@ var serverTypes = []serverType{
 	{"int4range[]", KindList, isText, "", []string{`{"[1,5)",empty}`}},
 }
 
-// TestValuesAgreeWithServer holds for every type that a value's text and its binary form make the same calls, and that
+// testValues holds for every type that a value's text and its binary form make the same calls, and that
 // what they hand over is, when the server prints it, the text the server prints for the value itself.
-func TestValuesAgreeWithServer(t *testing.T) {
-	server := startDecodeServer(t)
+func testValues(t *testing.T, server *decodeServer) {
+	if *captureFlag {
+		if err := os.WriteFile(capturedValuesFile, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	server.exec(t, `
 		create extension citext; create extension cube; create extension hstore;
 		create type mood as enum ('sad', 'happy', 'so, so');
@@ -212,12 +217,15 @@ func (c serverType) test(t *testing.T, server *decodeServer, catalog *typeCatalo
 		server.query(t, 0, "insert into v (v) values ($1)", value)
 	}
 	if c.random != "" {
-		server.exec(t, "insert into v (v) select "+c.random+" from generate_series(1, 100) i")
+		server.exec(t, "insert into v (v) select "+c.random+" from generate_series(1, 40) i")
 	}
 	texts := server.query(t, 0, "select v from v order by id")
 	binaries := texts
 	if c.binary {
 		binaries = server.query(t, 1, "select v from v order by id")
+	}
+	if *captureFlag && typ.OID < firstNormalOID {
+		captureValues(t, typ, texts[:len(c.values)], binaries)
 	}
 	for i := range texts {
 		text, bin := texts[i][0], binaries[i][0]
@@ -320,6 +328,25 @@ func (s *decodeServer) print(t *testing.T, typ *Type, got call) string {
 		return s.value(t, "select timestamptz '1970-01-01 00:00+00' + ($1::text || ' microseconds')::interval", number)
 	}
 	return number
+}
+
+// captureValues appends values that are not huge to the captured ones.
+func captureValues(t *testing.T, typ *Type, texts, binaries [][][]byte) {
+	t.Helper()
+	file, err := os.OpenFile(capturedValuesFile, os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for i := range texts {
+		text, bin := texts[i][0], binaries[i][0]
+		if !typ.BinaryOK {
+			bin = nil
+		}
+		if len(text) < 200 {
+			fmt.Fprintf(file, "%d %d %q %x\n", typ.OID, typ.Mod, text, bin)
+		}
+	}
 }
 
 func printDecimal(unscaled string, scale int) string {
