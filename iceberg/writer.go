@@ -46,8 +46,9 @@ type Writer struct {
 
 	rows           int64
 	minLSN, maxLSN LSN
-	nulls, nans    []int64 // by source column
-	err            error   // of a failed Write: the file is useless
+	nulls          []int64      // by source column
+	floats         []floatRange // by source column; of float columns
+	err            error        // of a failed Write: the file is useless
 	closed         bool
 }
 
@@ -82,7 +83,7 @@ func (w *Warehouse) NewWriter(ctx context.Context, loc TableLocation) (*Writer, 
 		return nil, err
 	}
 	x := &Writer{w: w, path: filepath.Join(dir, newID()+".parquet"), source: loc.Schema, schema: schema, minLSN: math.MaxUint64,
-		nulls: make([]int64, loc.Schema.NumFields()), nans: make([]int64, loc.Schema.NumFields())}
+		nulls: make([]int64, loc.Schema.NumFields()), floats: make([]floatRange, loc.Schema.NumFields())}
 	if x.file, err = w.files.Create(x.path); err != nil {
 		return nil, fmt.Errorf("create %s: %w", x.path, err)
 	}
@@ -119,6 +120,10 @@ func writerProperties(schema *arrow.Schema) (*parquet.WriterProperties, error) {
 		case parquet.Types.ByteArray:
 			// Values that PostgreSQL may leave out as unchanged TOAST are read back one by one: pages are found by row.
 			options = append(options, parquet.WithDictionaryPath(path, true), parquet.WithPageIndexEnabledPath(path, true))
+		case parquet.Types.Float, parquet.Types.Double:
+			// Parquet statistics leave NaN out, but PostgreSQL and DuckDB order it above all numbers: DuckDB would skip the
+			// row group of a NaN for f > x.
+			options = append(options, parquet.WithStatsPath(path, false))
 		case parquet.Types.FixedLenByteArray:
 			if column.TypeLength() == 16 && isUUID(schema.Field(rootIndex(pq, i)).Type) {
 				// Java compares uuids as signed numbers, all others as bytes: no order, no bounds.
@@ -173,7 +178,7 @@ func (x *Writer) write(rec arrow.RecordBatch) error {
 			return fmt.Errorf("column %q: NULL in a required column", field.Name)
 		}
 		x.nulls[i] += int64(column.NullN())
-		x.nans[i] += countNaN(column)
+		x.floats[i].add(column)
 		columns[i] = retype(column, x.schema.Field(i).Type)
 		defer columns[i].Release()
 	}
@@ -222,24 +227,6 @@ func retypeData(d arrow.ArrayData, typ arrow.DataType) arrow.ArrayData {
 		children = []arrow.ArrayData{elem}
 	}
 	return array.NewData(typ, d.Len(), d.Buffers(), children, d.NullN(), d.Offset())
-}
-
-func countNaN(a arrow.Array) (n int64) {
-	switch a := a.(type) {
-	case *array.Float32:
-		for i, v := range a.Float32Values() {
-			if v != v && a.IsValid(i) {
-				n++
-			}
-		}
-	case *array.Float64:
-		for i, v := range a.Float64Values() {
-			if v != v && a.IsValid(i) {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 // Path is where the file is being written.
