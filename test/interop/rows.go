@@ -17,9 +17,9 @@ func SortRows(rows []Row) { slices.SortFunc(rows, compareRows) }
 // maxShown bounds how many rows of each kind Diff prints.
 const maxShown = 10
 
-// Diff compares two multisets of rows and says what is missing and what is too much, or "" when they are equal. It sorts
-// both.
+// Diff compares two multisets of rows and says what is missing and what is too much, or "" when they are equal.
 func Diff(want, got []Row) string {
+	want, got = slices.Clone(want), slices.Clone(got)
 	SortRows(want)
 	SortRows(got)
 	var missing, extra []Row

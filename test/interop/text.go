@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/extensions"
+	"github.com/google/uuid"
 )
 
 // ArrowRows gives the rows of a record batch in the textual form of the package.
@@ -55,6 +56,9 @@ func arrowText(values arrow.Array, i int) (string, error) {
 		return `\x` + hex.EncodeToString(a.Value(i)), nil
 	case *extensions.UUIDArray:
 		return a.Value(i).String(), nil
+	case *array.FixedSizeBinary:
+		id, err := uuid.FromBytes(a.Value(i))
+		return id.String(), err
 	case *array.Date32:
 		return strconv.Itoa(int(a.Value(i))), nil
 	case *array.Time64:

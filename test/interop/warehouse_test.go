@@ -1,0 +1,232 @@
+package interop
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/google/uuid"
+
+	"pgmirror/deletion"
+	"pgmirror/iceberg"
+)
+
+// modelFile is one data file of a modelTable.
+type modelFile struct {
+	path    string
+	rows    []Row
+	lsns    []LSN
+	deleted map[int]bool
+}
+
+// modelTable is what a table should hold.
+type modelTable struct {
+	name   iceberg.TableName
+	uuid   string
+	schema *arrow.Schema
+	lastID int
+	files  []*modelFile
+}
+
+// shown is what one snapshot should show.
+type shown struct {
+	name     iceberg.TableName
+	snapshot int64
+	lsn      LSN
+	columns  []string
+	rows     []Row
+	rowLSNs  []LSN
+	maxLSNs  []LSN // of each file
+}
+
+// writer makes commits in a warehouse and remembers what they should show.
+type writer struct {
+	t         *testing.T
+	values    *values
+	warehouse *iceberg.Warehouse
+	lsn       LSN
+	shown     []shown
+}
+
+func (w *writer) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// addFile writes a file of n rows, several to an LSN.
+func (w *writer) addFile(table *modelTable, n int) iceberg.DataFile {
+	w.t.Helper()
+	lsns := make([]LSN, n)
+	for i := range lsns {
+		w.lsn += LSN(w.values.IntN(2) * 8)
+		lsns[i] = w.lsn
+	}
+	out, err := w.warehouse.NewWriter(context.Background(), iceberg.TableLocation{Name: table.name, UUID: table.uuid, Schema: table.schema})
+	w.must(err)
+	batch := w.values.batch(table.schema, lsns)
+	defer batch.Release()
+	w.must(out.Write(batch))
+	file, err := out.Close()
+	w.must(err)
+	rows, err := ArrowRows(batch)
+	w.must(err)
+	table.files = append(table.files, &modelFile{path: file.Path, rows: rows, lsns: lsns, deleted: map[int]bool{}})
+	return file
+}
+
+// deleteRows deletes about one row in every few of a file and returns the file's whole vector.
+func (w *writer) deleteRows(f *modelFile, every int) *deletion.Vector {
+	for i := range f.rows {
+		if w.values.IntN(every) == 0 {
+			f.deleted[i] = true
+		}
+	}
+	v := deletion.NewVector(uint32(len(f.rows)))
+	for i := range f.deleted {
+		v.Set(uint32(i))
+	}
+	return v.Freeze()
+}
+
+func (w *writer) commit(tables map[*modelTable]iceberg.TableCommit) {
+	w.t.Helper()
+	w.lsn += 8
+	c := iceberg.Commit{LSN: w.lsn, Summary: map[string]string{"pgmirror.slot": "s", "pgmirror.checkpoint": "1", "pgmirror.version": "test"}}
+	for table, change := range tables {
+		change.Name, change.UUID = table.name, table.uuid
+		c.Tables = append(c.Tables, change)
+	}
+	result, err := w.warehouse.Commit(context.Background(), c)
+	w.must(err)
+	for table := range tables {
+		s := shown{name: table.name, snapshot: result.Tables[table.name].SnapshotID, lsn: w.lsn}
+		for _, f := range table.schema.Fields() {
+			s.columns = append(s.columns, f.Name)
+		}
+		s.columns = append(s.columns, "_pgmirror_lsn")
+		for _, f := range table.files {
+			s.maxLSNs = append(s.maxLSNs, f.lsns[len(f.lsns)-1])
+			for i, row := range f.rows {
+				if f.deleted[i] {
+					continue
+				}
+				// Columns added since the file was written come before the hidden one and are NULL.
+				row = slices.Clone(row)
+				for len(row) < len(s.columns) {
+					row = slices.Insert(row, len(row)-1, "null")
+				}
+				s.rows, s.rowLSNs = append(s.rows, row), append(s.rowLSNs, f.lsns[i])
+			}
+		}
+		w.shown = append(w.shown, s)
+	}
+}
+
+// write makes a warehouse with two tables, adding files, deleting rows once and again, taking files away, adding a column.
+func write(t *testing.T, dir string) []shown {
+	warehouse, err := iceberg.Open(context.Background(), iceberg.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := warehouse.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	w := &writer{t: t, values: &values{Rand: rand.New(rand.NewPCG(1, 2))}, warehouse: warehouse, lsn: 1 << 40}
+	_, err = warehouse.Load(context.Background())
+	w.must(err)
+
+	every := &modelTable{name: iceberg.TableName{Schema: "public", Name: "every_type"}, uuid: uuid.NewString()}
+	odd := &modelTable{name: iceberg.TableName{Schema: "Über Shop", Name: `Order "Lines"`}, uuid: uuid.NewString()}
+	every.schema, every.lastID = iceberg.AssignFieldIDs(everyType(), 0)
+	odd.schema, odd.lastID = iceberg.AssignFieldIDs(arrow.NewSchema([]arrow.Field{
+		{Name: "file_row_number", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "Naïve name", Type: arrow.BinaryTypes.String, Nullable: true},
+	}, nil), 0)
+
+	// both tables created in one commit, one of them empty
+	w.commit(map[*modelTable]iceberg.TableCommit{
+		every: {Create: true, Schema: every.schema, Add: []iceberg.DataFile{w.addFile(every, 50)}},
+		odd:   {Create: true, Schema: odd.schema},
+	})
+	// two files at once, and deletions in a file of the same commit
+	w.commit(map[*modelTable]iceberg.TableCommit{every: {Add: []iceberg.DataFile{w.addFile(every, 20), w.addFile(every, 30)}}})
+	added := w.addFile(odd, 3000)
+	w.commit(map[*modelTable]iceberg.TableCommit{
+		every: {Vectors: map[string]*deletion.Vector{every.files[0].path: w.deleteRows(every.files[0], 4)}},
+		odd: {Add: []iceberg.DataFile{added},
+			Vectors: map[string]*deletion.Vector{added.Path: w.deleteRows(odd.files[0], 3)}},
+	})
+	// a vector superseded, beside a new one
+	w.commit(map[*modelTable]iceberg.TableCommit{every: {
+		Add: []iceberg.DataFile{w.addFile(every, 10)},
+		Vectors: map[string]*deletion.Vector{
+			every.files[0].path: w.deleteRows(every.files[0], 3),
+			every.files[2].path: w.deleteRows(every.files[2], 2),
+		}}})
+	// a column added; older files do not have it
+	fields := append(odd.schema.Fields(), arrow.Field{Name: "added", Type: arrow.FixedWidthTypes.Date32, Nullable: true})
+	odd.schema, odd.lastID = iceberg.AssignFieldIDs(arrow.NewSchema(fields, nil), odd.lastID)
+	w.commit(map[*modelTable]iceberg.TableCommit{odd: {Schema: odd.schema, Add: []iceberg.DataFile{w.addFile(odd, 100)}}})
+	// files taken away, one with a vector and one without; every row of another deleted
+	remove := []string{every.files[0].path, every.files[1].path}
+	every.files = every.files[2:]
+	w.commit(map[*modelTable]iceberg.TableCommit{every: {
+		Remove:  remove,
+		Vectors: map[string]*deletion.Vector{every.files[1].path: w.deleteRows(every.files[1], 1)},
+	}})
+	// nothing left
+	remove = nil
+	for _, f := range every.files {
+		remove = append(remove, f.path)
+	}
+	every.files = nil
+	w.commit(map[*modelTable]iceberg.TableCommit{every: {Remove: remove}})
+	return w.shown
+}
+
+// Every reader shows each snapshot that iceberg.Warehouse committed, for all types at their extremes, and with a filter on
+// the hidden column exactly the rows above, opening only files that can hold some.
+func TestReadersAgreeOnOurWarehouse(t *testing.T) {
+	dir := t.TempDir()
+	snapshots := write(t, dir)
+	listed, err := Tables(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables := map[iceberg.TableName]Table{}
+	for _, table := range listed {
+		tables[iceberg.TableName{Schema: table.Namespace, Name: table.Name}] = table
+	}
+	for _, s := range snapshots {
+		table := tables[s.name]
+		found, err := table.Snapshots()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(found, func(f Snapshot) bool { return f.ID == s.snapshot && f.LSN == s.lsn }) {
+			t.Errorf("%v: no snapshot %d at %s in %+v", s.name, s.snapshot, s.lsn, found)
+		}
+		readers.Check(t, table, s.snapshot, s.columns, s.rows)
+		for _, above := range s.maxLSNs {
+			files := 0
+			for _, last := range s.maxLSNs {
+				if last > above {
+					files++
+				}
+			}
+			var rows []Row
+			for i, row := range s.rows {
+				if s.rowLSNs[i] > above {
+					rows = append(rows, row)
+				}
+			}
+			readers.CheckAbove(t, table, s.snapshot, above, s.columns, rows, files)
+		}
+	}
+}
