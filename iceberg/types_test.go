@@ -87,7 +87,7 @@ func TestEveryType(t *testing.T) {
 	dir := t.TempDir()
 	w, _ := openLoaded(t, Config{Dir: dir})
 	schema := everySchema()
-	loc := TableLocation{Name: TableName{"public", "every"}, UUID: uuid.NewString(), Schema: schema}
+	loc := TableLocation{Name: TableName{Schema: "public", Name: "every"}, UUID: uuid.NewString(), Schema: schema}
 	x, err := w.NewWriter(t.Context(), loc)
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func TestNaNHasNoBounds(t *testing.T) {
 	w, _ := openLoaded(t, Config{Dir: t.TempDir()})
 	schema, _ := AssignFieldIDs(arrow.NewSchema([]arrow.Field{
 		{Name: "nan", Type: arrow.PrimitiveTypes.Float64, Nullable: true}, {Name: "num", Type: arrow.PrimitiveTypes.Float64, Nullable: true}}, nil), 0)
-	x, err := w.NewWriter(t.Context(), TableLocation{Name: TableName{"public", "f"}, UUID: uuid.NewString(), Schema: schema})
+	x, err := w.NewWriter(t.Context(), TableLocation{Name: TableName{Schema: "public", Name: "f"}, UUID: uuid.NewString(), Schema: schema})
 	if err != nil {
 		t.Fatal(err)
 	}
