@@ -2,6 +2,7 @@ package readstate
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -19,9 +20,9 @@ const recentPins = 8
 // lastBatchID is the newest Batch.ID that a client of this process gave.
 var lastBatchID atomic.Uint64
 
-// cache keeps what a client has received: vectors, and columns of memory batches up to limit bytes. When columns pass the
-// limit, batches that no open or recent state names go first, then those read longest ago. What was handed out stays
-// valid.
+// cache keeps what a client has received: vectors, and columns of memory batches up to limit bytes. A batch that no open or
+// recent state names goes at once; when columns pass the limit, those of the batches read longest ago go too. What was
+// handed out stays valid.
 type cache struct {
 	limit int64
 
@@ -86,13 +87,7 @@ func (c *cache) pin(serverIDs []uint64) []*cachedBatch {
 		b.lastPin = c.pins
 		out[i] = b
 	}
-	for id, b := range c.batches {
-		if b.users == 0 && !c.recent(b) {
-			c.drop(b)
-			b.gone = true
-			delete(c.batches, id)
-		}
-	}
+	c.forget()
 	for id, v := range c.vectors {
 		if v.lastPin+recentPins <= c.pins {
 			delete(c.vectors, id)
@@ -106,6 +101,18 @@ func (c *cache) unpin(batches []*cachedBatch) {
 	defer c.mu.Unlock()
 	for _, b := range batches {
 		b.users--
+	}
+	c.forget()
+}
+
+// forget drops the batches that no open or recent state names.
+func (c *cache) forget() {
+	for id, b := range c.batches {
+		if b.users == 0 && b.lastPin+recentPins <= c.pins {
+			c.drop(b)
+			b.gone = true
+			delete(c.batches, id)
+		}
 	}
 }
 
@@ -246,29 +253,14 @@ func (c *cache) evict() {
 	if c.bytes <= c.limit {
 		return
 	}
-	rank := func(b *cachedBatch) int {
-		if b.users > 0 || c.recent(b) {
-			return 1
-		}
-		return 0
-	}
-	order := make([]*cachedBatch, 0, len(c.batches))
-	for _, b := range c.batches {
-		order = append(order, b)
-	}
-	slices.SortFunc(order, func(a, b *cachedBatch) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.lastRead, b.lastRead))
-	})
-	for _, b := range order {
+	oldestFirst := slices.SortedFunc(maps.Values(c.batches), func(a, b *cachedBatch) int { return cmp.Compare(a.lastRead, b.lastRead) })
+	for _, b := range oldestFirst {
 		if c.bytes <= c.limit {
 			return
 		}
 		c.drop(b)
 	}
 }
-
-// recent tells whether one of the last states named a batch.
-func (c *cache) recent(b *cachedBatch) bool { return b.lastPin+recentPins > c.pins }
 
 // drop forgets a batch's columns but those being fetched.
 func (c *cache) drop(b *cachedBatch) {

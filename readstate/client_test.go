@@ -21,11 +21,7 @@ func TestStateCrossesTheSocket(t *testing.T) {
 	provider := newFakeProvider(newFakeTable(rnd, "a", testTypes, 100, 1, 333), newFakeTable(rnd, "b", testTypes[:3], 0, 8192), newFakeTable(rnd, "c", testTypes))
 	_, dir := startServer(t, provider, ServerConfig{})
 	roomy := dial(t, dir)
-	tight, err := NewClient(context.Background(), dialRaw(t, dir), ClientConfig{CacheBytes: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tight.Close()
+	tight := dialWithCache(t, dir, 1)
 	rapid.Check(t, func(rt *rapid.T) {
 		client := rapid.SampledFrom([]*Client{roomy, tight}).Draw(rt, "client")
 		last := len(provider.tables[0].rows) - 1
@@ -254,6 +250,45 @@ func TestOldBatchesLeaveTheCacheFirst(t *testing.T) {
 	}
 	if sent := server.Stats().Columns; sent != 2 || len(client.cache.batches) != 1 {
 		t.Errorf("%d columns were sent for 2, %d batches are kept", sent, len(client.cache.batches))
+	}
+}
+
+// Room for two batches keeps the two read last.
+func TestCacheKeepsWhatWasReadLast(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(13, 14))
+	table := newFakeTable(rnd, "a", []arrow.DataType{arrow.PrimitiveTypes.Int64}, 1024, 1024, 1024)
+	server, dir := startServer(t, newFakeProvider(table), ServerConfig{})
+	client := dialWithCache(t, dir, 2 * 9 * 1024)
+	state := mustPin(t, client, PinRequest{})
+	defer state.Release()
+	for i, step := range []struct{ batch, sent int64 }{{0, 1}, {1, 2}, {0, 2}, {2, 3}, {0, 3}, {2, 3}, {1, 4}, {2, 4}, {0, 5}} {
+		if _, err := state.Tables[0].Batches[step.batch].Columns.Read([]int{0}, 0, 1024); err != nil {
+			t.Fatal(err)
+		}
+		if sent := server.Stats().Columns; sent != step.sent {
+			t.Errorf("after read %d %d columns were sent, want %d", i, sent, step.sent)
+		}
+	}
+}
+
+// Goroutines that read the same columns at the same time cause one fetch.
+func TestConcurrentReadsFetchOnce(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(15, 16))
+	table := newFakeTable(rnd, "a", testTypes, 500)
+	server, dir := startServer(t, newFakeProvider(table), ServerConfig{})
+	client := dial(t, dir)
+	state := mustPin(t, client, PinRequest{})
+	defer state.Release()
+	var running sync.WaitGroup
+	for i := range 16 {
+		running.Go(func() {
+			columns := rand.New(rand.NewPCG(uint64(i), 0)).Perm(len(testTypes))
+			compareReads(failer{t}, state.Tables[0].Batches[0], Batch{Columns: table.batches[0]}, columns, i, 500-i)
+		})
+	}
+	running.Wait()
+	if sent := server.Stats().Columns; sent != int64(len(testTypes)) {
+		t.Errorf("%d columns were sent for %d", sent, len(testTypes))
 	}
 }
 

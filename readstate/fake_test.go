@@ -269,6 +269,21 @@ func dial(t testing.TB, dir string) *Client {
 	return client
 }
 
+func dialWithCache(t testing.TB, dir string, bytes int64) *Client {
+	t.Helper()
+	conn, err := net.Dial("unix", dir+"/"+socketName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := NewClient(context.Background(), conn, ClientConfig{CacheBytes: bytes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// dialRaw is for tests that speak the protocol themselves; what they wait for in vain fails.
 func dialRaw(t testing.TB, dir string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("unix", dir+"/"+socketName)
@@ -276,6 +291,9 @@ func dialRaw(t testing.TB, dir string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(wait)); err != nil {
+		t.Fatal(err)
+	}
 	return conn
 }
 

@@ -179,6 +179,14 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
+// A client that says nothing is let go.
+func TestSilentClient(t *testing.T) {
+	_, dir := startServer(t, newFakeProvider(), ServerConfig{HelloTimeout: time.Millisecond})
+	if _, err := dialRaw(t, dir).Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("a silent client read %v", err)
+	}
+}
+
 // Bytes that break the protocol end their own connection, give back its pins, and leave other clients alone.
 func TestHostileBytesEndTheirConnection(t *testing.T) {
 	frame := func(headerLen uint32, bodyLen uint64, rest string) string {
