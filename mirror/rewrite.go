@@ -309,6 +309,7 @@ func indexHeader(s *shape, data iceberg.DataFile) globalindex.Header {
 	}
 	return globalindex.Header{
 		KeyKind: kind,
+		HashID:  kind.Hash(),
 		Columns: s.keyFieldIDs(),
 		Files:   []globalindex.FileRef{{Path: filepath.Base(data.Path), Rows: uint64(data.Rows)}},
 	}
