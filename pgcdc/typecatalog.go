@@ -12,7 +12,7 @@ type typeRow struct {
 	Base     uint32 // typbasetype: what a domain is over
 	BaseMod  int32  // typtypmod: a domain's typmod for its base
 	Elem     uint32 // typelem of a true array (typsubscript = 'array_subscript_handler'::regproc), else 0
-	Delim    byte   // typdelim: between the elements of an array of this type; 0 when it was not read
+	Delim    byte   // typdelim: what separates the elements of an array of this type
 	HasSend  bool   // typsend <> 0
 	// EnumLabels holds an enum's labels in order.
 	EnumLabels []string
@@ -46,10 +46,7 @@ type builtinType struct {
 	form binaryForm
 }
 
-const (
-	oidNumeric = 1700
-	oidBox     = 603
-)
+const oidNumeric = 1700
 
 // builtinTypes are the types with a kind or a binary form of their own, by their OID in pg_type.dat. All others are text
 // that only the output function can print.
@@ -97,9 +94,6 @@ var builtinTypes = map[uint32]builtinType{
 
 // decimalMax is the most digits that Iceberg's decimal holds.
 const decimalMax = 38
-
-// firstNormalOID is where the OIDs of types begin that are not built in (FirstNormalObjectId in access/transam.h).
-const firstNormalOID = 16384
 
 // domainDepthMax bounds the walk down domains over domains, should the catalogue ever hold a circle.
 const domainDepthMax = 100
@@ -187,16 +181,8 @@ func (c *typeCatalog) resolveList(t *Type, row typeRow, mod int32) {
 		t.Unsupported = "arrays of arrays such as " + t.Name + " cannot be mirrored" + whatToDo
 		return
 	}
-	switch base := c.types[elem.base]; {
-	case base.Delim != 0:
-		t.delim = base.Delim
-	case elem.base == oidBox:
-		t.delim = ';'
-	case elem.base < firstNormalOID || elem.form == formVerbatim || base.Kind != 'b':
-		t.delim = ','
-	default:
-		t.Unsupported = "the delimiter of " + t.Name + " is not known" + whatToDo
-		return
+	if t.delim = c.types[elem.base].Delim; t.delim == 0 {
+		t.delim = ',' // a built-in type that the look did not read
 	}
 	t.Kind, t.Elem, t.BinaryOK = KindList, elem, elem.BinaryOK
 }

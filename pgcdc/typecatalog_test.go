@@ -19,7 +19,7 @@ func TestResolve(t *testing.T) {
 		{OID: user + 5, Name: "hstore", Kind: 'b', HasSend: true},
 		{OID: user + 6, Name: "vector", Kind: 'b', HasSend: true},
 		{OID: user + 7, Name: "mood", Kind: 'e', HasSend: true},
-		{OID: user + 8, Name: "geometry", Kind: 'b', HasSend: true},
+		{OID: user + 8, Name: "geometry", Kind: 'b', Delim: ':', HasSend: true},
 		{OID: user + 9, Name: "_geometry", Kind: 'b', Elem: user + 8},
 		{OID: user + 10, Name: "cube", Kind: 'b', Delim: ',', HasSend: true},
 		{OID: user + 11, Name: "_cube", Kind: 'b', Elem: user + 10},
@@ -57,7 +57,7 @@ func TestResolve(t *testing.T) {
 		{"vector(3)", user + 6, 3, KindInvalid, 0, 0, false, "vector is not mirrored yet"},
 		{"mood", user + 7, -1, KindText, 0, 0, true, ""},
 		{"geometry", user + 8, -1, KindText, 0, 0, false, ""},
-		{"geometry[]", user + 9, -1, KindInvalid, 0, 0, false, "delimiter"},
+		{"geometry[]", user + 9, -1, KindList, 0, 0, false, ""},
 		{"cube[]", user + 11, -1, KindList, 0, 0, false, ""},
 		{"list[]", user + 14, -1, KindInvalid, 0, 0, false, "arrays of arrays"},
 		{"cstring", user + 15, -1, KindInvalid, 0, 0, false, "no values"},
@@ -72,6 +72,9 @@ func TestResolve(t *testing.T) {
 		if (typ.Unsupported == "") != (c.unsupported == "") || !strings.Contains(typ.Unsupported, c.unsupported) {
 			t.Errorf("%s is unsupported because %q, want %q", c.name, typ.Unsupported, c.unsupported)
 		}
+	}
+	if delim := catalog.resolve(user+9, -1, "geometry[]").delim; delim != ':' {
+		t.Errorf("geometries are separated by %q", delim)
 	}
 	if elem := catalog.resolve(user+12, -1, "offer[]").Elem; elem == nil || elem.OID != user+1 || elem.Name != "offer" || elem.Kind != KindDecimal || elem.Scale != 3 {
 		t.Errorf("the element of an array of domains is %+v", elem)

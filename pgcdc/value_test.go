@@ -36,7 +36,11 @@ func builtinCatalog() *typeCatalog {
 		rows = append(rows, typeRow{OID: array, Kind: 'b', Category: 'A', Elem: elem, HasSend: true})
 	}
 	for oid, name := range map[uint32]string{603: "box", 600: "point", 790: "money", 2205: "regclass", 3614: "tsvector", 4072: "jsonpath", 5038: "pg_snapshot"} {
-		rows = append(rows, typeRow{OID: oid, Name: name, Kind: 'b', HasSend: true})
+		delim := byte(',')
+		if name == "box" {
+			delim = ';'
+		}
+		rows = append(rows, typeRow{OID: oid, Name: name, Kind: 'b', Delim: delim, HasSend: true})
 	}
 	for oid, name := range map[uint32]string{3904: "int4range", 4532: "nummultirange"} {
 		rows = append(rows, typeRow{OID: oid, Name: name, Kind: 'r', HasSend: true})
