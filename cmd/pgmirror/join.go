@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"golang.org/x/sync/errgroup"
+
+	"pgmirror/iceberg"
+	"pgmirror/mirror"
+	"pgmirror/pgcdc"
+	"pgmirror/readstate"
+)
+
+// serve builds the parts, runs the mirror until ctx ends, and answers on the socket and, if there is one, on the HTTP
+// listener until the mirror has stopped.
+func serve(ctx context.Context, s *settings, t target, dir *dataDir, listener net.Listener, log *slog.Logger) (err error) {
+	warehouse, err := iceberg.Open(ctx, iceberg.Config{Dir: dir.path, Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, warehouse.Close()) }()
+	source, err := openSource(s, t, dir.join(spillDir), log)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	m, err := mirror.New(mirror.Config{
+		Version:             version,
+		Slot:                t.slot,
+		Publications:        s.Publications,
+		Database:            t.database,
+		IndexDir:            dir.join(indexDir),
+		BatchRows:           s.BatchRows,
+		FlushWorkers:        s.FlushWorkers,
+		CopyWorkers:         s.CopyWorkers,
+		Memory:              s.Memory,
+		CheckpointInterval:  s.CheckpointInterval,
+		History:             s.History,
+		CatalogPoll:         s.CatalogPoll,
+		NullUnrepresentable: s.OnUnrepresentable == "null",
+		Log:                 log,
+	}, source, mirror.Over(warehouse), mirror.OSFiles(), mirror.SystemClock())
+	if err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	registry, err := newRegistry(m)
+	if err != nil {
+		return err
+	}
+	socket, err := readstate.Listen(dir.path)
+	if err != nil {
+		return err
+	}
+	log.Info("pgmirror starts", "version", version, "database", t.database, "slot", t.slot, "publications", s.Publications, "data", dir.path)
+
+	// The answering parts end after the mirror, whose last checkpoint they can still show, and at once when it fails.
+	answering, stopAnswering := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopAnswering()
+	group, answering := errgroup.WithContext(answering)
+	mirroring, stopMirroring := context.WithCancel(ctx)
+	defer stopMirroring()
+	context.AfterFunc(answering, stopMirroring)
+	group.Go(func() error {
+		return readstate.NewServer(m, log, readstate.ServerConfig{}).Serve(answering, socket)
+	})
+	if listener != nil {
+		log.Info("HTTP port is open", "address", listener.Addr().String())
+		group.Go(func() error { return serveHTTP(answering, listener, newHTTPHandler(m, registry, s.Token), log) })
+	}
+	group.Go(func() error {
+		defer stopAnswering()
+		return m.Run(mirroring)
+	})
+	return group.Wait()
+}
+
+func openSource(s *settings, t target, spill string, log *slog.Logger) (*pgcdc.Source, error) {
+	return pgcdc.New(pgcdc.Config{
+		Source:         t.source,
+		Publications:   s.Publications,
+		Slot:           t.slot,
+		SpillDir:       spill,
+		PartialPublish: s.PartialPublish,
+		Log:            log,
+	})
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// settings is what a user may set. Zero values stand only until the defaults of the table below are applied.
+type settings struct {
+	Source             string
+	Publications       []string
+	Slot               string
+	Data               string
+	Listen             string
+	Token              string
+	CheckpointInterval time.Duration
+	BatchRows          int
+	FlushWorkers       int
+	CopyWorkers        int
+	Memory             int64 // bytes
+	History            time.Duration
+	CatalogPoll        time.Duration
+	OnUnrepresentable  string
+	PartialPublish     bool
+	LogLevel           slog.Level
+	LogFormat          string
+}
+
+// A setting is one line of the config file, one PGMIRROR_ variable and, unless it is secret, one flag.
+type setting struct {
+	key    string // as in the file; the flag has - for _, the variable is PGMIRROR_ and upper case
+	def    string // "" leaves the zero value
+	usage  string
+	list   bool // the flag may be repeated, the file may have a list
+	flag   bool // the flag needs no value: it stands for true
+	secret bool // no flag, so that it is not seen in ps; its value is in no message
+	// set checks and stores one value.
+	set func(s *settings, value string) error
+}
+
+func (k *setting) flagName() string { return strings.ReplaceAll(k.key, "_", "-") }
+func (k *setting) envName() string  { return "PGMIRROR_" + strings.ToUpper(k.key) }
+
+var settingTable = []setting{
+	{key: "source", usage: "PostgreSQL to mirror: URL or libpq keywords; PG* variables and .pgpass fill in the rest. A password given here is seen in ps: use .pgpass, PGPASSWORD or PGMIRROR_SOURCE",
+		set: func(s *settings, v string) error { s.Source = v; return nil }},
+	{key: "publication", list: true, usage: "publication to mirror; several are separated by commas",
+		set: func(s *settings, v string) (err error) { s.Publications, err = parseNames(v); return err }},
+	{key: "slot", usage: "replication slot (default pgmirror_<database>)",
+		set: func(s *settings, v string) error { s.Slot = v; return checkSlotName(v) }},
+	{key: "data", def: "./pgmirror-data", usage: "data directory",
+		set: func(s *settings, v string) error { s.Data = v; return notEmpty(v) }},
+	{key: "listen", def: "127.0.0.1:8181", usage: "address of the HTTP port; other than loopback needs a token; \"off\" opens none",
+		set: func(s *settings, v string) error { s.Listen = v; return checkListen(v) }},
+	{key: "token", secret: true, usage: "bearer token that HTTP clients must send",
+		set: func(s *settings, v string) error { s.Token = v; return checkToken(v) }},
+	{key: "checkpoint_interval", def: "30s", usage: "time between checkpoints while there is something to commit",
+		set: durationSetting(func(s *settings) *time.Duration { return &s.CheckpointInterval }, 100*time.Millisecond, 24*time.Hour)},
+	{key: "batch_rows", def: "8192", usage: "rows of a memory batch",
+		set: intSetting(func(s *settings) *int { return &s.BatchRows }, 1, 1<<20)},
+	{key: "flush_workers", def: "2", usage: "tables written to files at once",
+		set: intSetting(func(s *settings) *int { return &s.FlushWorkers }, 1, 256)},
+	{key: "copy_workers", def: strconv.Itoa(max(2, min(8, runtime.NumCPU()))), usage: "connections of the initial copy",
+		set: intSetting(func(s *settings) *int { return &s.CopyWorkers }, 1, 64)},
+	{key: "memory", def: "25%", usage: "bound of the rows and indexes held in memory: bytes, KB to GB, KiB to GiB, or % of the machine's memory",
+		set: func(s *settings, v string) (err error) { s.Memory, err = parseMemory(v, machineMemory); return err }},
+	{key: "history", def: "0s", usage: "how far back --at may reach",
+		set: durationSetting(func(s *settings) *time.Duration { return &s.History }, 0, 30*24*time.Hour)},
+	{key: "catalog_poll", def: "2s", usage: "time between looks at the source's catalogue",
+		set: durationSetting(func(s *settings) *time.Duration { return &s.CatalogPoll }, 10*time.Millisecond, time.Hour)},
+	{key: "on_unrepresentable", def: "fail", usage: "a value that cannot be represented stops its table (fail) or is stored as NULL and counted (null)",
+		set: choiceSetting(func(s *settings) *string { return &s.OnUnrepresentable }, "fail", "null")},
+	{key: "partial_publish", def: "false", flag: true, usage: "accept publications that leave out inserts, updates, deletes or truncates",
+		set: func(s *settings, v string) (err error) { s.PartialPublish, err = parseBool(v); return err }},
+	{key: "log_level", def: "info", usage: "debug, info, warn or error",
+		set: func(s *settings, v string) error { return parseLevel(&s.LogLevel, v) }},
+	{key: "log_format", def: "text", usage: "text or json",
+		set: choiceSetting(func(s *settings) *string { return &s.LogFormat }, "text", "json")},
+}
+
+// settingOf finds a setting by its key.
+func settingOf(key string) (*setting, bool) {
+	for i := range settingTable {
+		if settingTable[i].key == key {
+			return &settingTable[i], true
+		}
+	}
+	return nil, false
+}
+
+// checkTogether reports what is wrong between settings that are right by themselves.
+func (s *settings) checkTogether() []error {
+	var faults []error
+	if s.Listen != "off" && s.Token == "" && !loopback(s.Listen) {
+		faults = append(faults, fmt.Errorf("listen: %s is not a loopback address: set token (config file or PGMIRROR_TOKEN) to open it", s.Listen))
+	}
+	return faults
+}
+
+func notEmpty(v string) error {
+	if v == "" {
+		return errors.New("must not be empty")
+	}
+	return nil
+}
+
+func durationSetting(field func(*settings) *time.Duration, least, most time.Duration) func(*settings, string) error {
+	return func(s *settings, v string) error {
+		d, err := time.ParseDuration(v)
+		if err != nil {
+			return fmt.Errorf("%q is not a duration such as 30s or 5m", v)
+		}
+		if d < least || d > most {
+			return fmt.Errorf("%s is not between %s and %s", d, least, most)
+		}
+		*field(s) = d
+		return nil
+	}
+}
+
+func intSetting(field func(*settings) *int, least, most int) func(*settings, string) error {
+	return func(s *settings, v string) error {
+		n, err := strconv.Atoi(v)
+		if err != nil {
+			return fmt.Errorf("%q is not a whole number", v)
+		}
+		if n < least || n > most {
+			return fmt.Errorf("%d is not between %d and %d", n, least, most)
+		}
+		*field(s) = n
+		return nil
+	}
+}
+
+func choiceSetting(field func(*settings) *string, choices ...string) func(*settings, string) error {
+	return func(s *settings, v string) error {
+		for _, c := range choices {
+			if v == c {
+				*field(s) = v
+				return nil
+			}
+		}
+		return fmt.Errorf("%q is not one of %s", v, strings.Join(choices, ", "))
+	}
+}
+
+func parseBool(v string) (bool, error) {
+	b, err := strconv.ParseBool(v)
+	if err != nil {
+		return false, fmt.Errorf("%q is not true or false", v)
+	}
+	return b, nil
+}
+
+func parseLevel(level *slog.Level, v string) error {
+	switch v {
+	case "debug", "info", "warn", "error":
+		return level.UnmarshalText([]byte(v))
+	}
+	return fmt.Errorf("%q is not one of debug, info, warn, error", v)
+}
+
+func checkListen(v string) error {
+	if v == "off" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(v)
+	if err != nil {
+		return fmt.Errorf("%q is not HOST:PORT or off", v)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n > 65535 {
+		return fmt.Errorf("%q has no port between 0 and 65535", v)
+	}
+	return nil
+}
+
+// loopback says whether only this machine can reach the address. A host name other than localhost may resolve to anything.
+func loopback(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// checkToken keeps a token to what an Authorization header can carry, RFC 6750 section 2.1, and long enough not to be guessed.
+func checkToken(v string) error {
+	if len(v) < 16 {
+		return errors.New("must have at least 16 characters")
+	}
+	if strings.Trim(v, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~+/=") != "" {
+		return errors.New("may hold only letters, digits and - . _ ~ + / =")
+	}
+	return nil
+}
