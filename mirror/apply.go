@@ -51,6 +51,7 @@ func (m *Mirror) apply(ctx context.Context, tx *pgcdc.Transaction) error {
 	m.touched = m.touched[:0]
 	m.applied = lsn
 	m.lastCommit = commitMark{EndLSN: lsn, XID: tx.XID, Time: tx.CommitTime}
+	m.judge() // before the commit is visible: who waits for it also waits for the looks below it
 	now := m.clock.Now()
 	m.marks.publish(lsn, now)
 	m.noteCommit(tx, now)

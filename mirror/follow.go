@@ -93,6 +93,9 @@ func (m *Mirror) connect(ctx, caller context.Context, streaming func()) error {
 			binary = binary && c.Type.BinaryOK
 		}
 	}
+	if err := m.drain(ctx); err != nil {
+		return err
+	}
 	if err := m.inTurn(ctx, func() error {
 		m.resolve(catalog)
 		m.looks = append(m.looks, look{catalog: catalog})
@@ -108,6 +111,19 @@ func (m *Mirror) connect(ctx, caller context.Context, streaming func()) error {
 		return &lostStream{err}
 	}
 	return &lostStream{errors.New("the stream ended")}
+}
+
+// drain waits until everything that an earlier connection delivered is applied: the next one begins by sending some of it
+// again.
+func (m *Mirror) drain(ctx context.Context) error {
+	for {
+		// A turn comes between two events, so none is half done in it.
+		empty := false
+		err := m.inTurn(ctx, func() error { empty = len(m.events) == 0; return nil })
+		if err != nil || empty {
+			return err
+		}
+	}
 }
 
 func (m *Mirror) setState(state, reason string) {

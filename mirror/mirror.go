@@ -198,8 +198,8 @@ func (m *Mirror) event(ctx context.Context, ev pgcdc.Event) error {
 				return err
 			}
 			m.applied = ev.WALEnd
-			m.marks.publish(ev.WALEnd, m.clock.Now())
 			m.judge()
+			m.marks.publish(ev.WALEnd, m.clock.Now())
 		}
 		return nil
 	}
@@ -210,11 +210,7 @@ func (m *Mirror) event(ctx context.Context, ev pgcdc.Event) error {
 	if err := m.guard.passed(); err != nil {
 		return err
 	}
-	if err := m.apply(ctx, tx); err != nil {
-		return err
-	}
-	m.judge()
-	return nil
+	return m.apply(ctx, tx)
 }
 
 // makeRoom waits, at the memory bound, until flushes have brought memory below it; their results are installed meanwhile.

@@ -49,11 +49,11 @@ func (m *Mirror) judge() {
 	for len(m.looks) > 0 && m.looks[0].catalog.LSN <= m.applied {
 		c := m.looks[0].catalog
 		m.looks = m.looks[1:]
-		if c.LSN < m.catalogLSN {
+		if c.CheckedLSN < m.catalogLSN {
 			continue
 		}
 		m.compare(c)
-		m.catalogLSN = c.LSN
+		m.catalogLSN = c.CheckedLSN
 	}
 	// Looks come every catalog_poll; while the stream is behind, only the newest of those still ahead matters.
 	if len(m.looks) > maxLooks {
