@@ -46,6 +46,7 @@ var pinned = map[string]string{
 	"statement_timeout":                   "0",
 	"lock_timeout":                        "0",
 	"idle_in_transaction_session_timeout": "0",
+	"idle_session_timeout":                "0",
 }
 
 // localKeywords are libpq keywords that the driver would take for server settings. What concerns only the client's own
@@ -152,7 +153,7 @@ func (c *silenceConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// connect opens a connection and sets what the startup packet cannot carry: settings that not every version knows, and
+// connect opens a connection and sets what the startup packet cannot carry: a setting that not every version knows, and
 // the search path, so that the name of an object in a value (regclass) and in a type is always written in one way.
 func connect(ctx context.Context, cfg *pgconn.Config) (*pgconn.PgConn, error) {
 	conn, err := pgconn.ConnectConfig(ctx, cfg)
@@ -160,7 +161,7 @@ func connect(ctx context.Context, cfg *pgconn.Config) (*pgconn.PgConn, error) {
 		return nil, fmt.Errorf("connect to the source: %w", explainConnect(ctx, cfg.User, err))
 	}
 	version := majorVersion(conn.ParameterStatus("server_version"))
-	set := "SET search_path = pg_catalog; SET idle_session_timeout = 0"
+	set := "SET search_path = pg_catalog"
 	switch {
 	case version < 14:
 		err = ErrVersion
@@ -192,7 +193,9 @@ func explainConnect(ctx context.Context, user string, err error) error {
 		hint = "pg_hba.conf of the source must let role " + user + " in, and the role must exist and have LOGIN"
 	case "3D000":
 		hint = "name an existing database in --source"
-	case "08P01", "42704":
+	case "42704": // a setting that we pin is not known
+		return fmt.Errorf("%w: %w", ErrVersion, err)
+	case "08P01":
 		hint = "connect to the server itself, not through a connection pooler"
 	default:
 		return err

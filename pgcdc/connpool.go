@@ -34,16 +34,22 @@ func (p *connPool) with(ctx context.Context, f func(*pgconn.PgConn) error) error
 	return nil
 }
 
+// take returns an unused connection that still answers, or a new one.
 func (p *connPool) take(ctx context.Context) (*pgconn.PgConn, error) {
-	p.lock.Lock()
-	if n := len(p.conns); n > 0 {
-		conn := p.conns[n-1]
-		p.conns = p.conns[:n-1]
+	for {
+		p.lock.Lock()
+		if len(p.conns) == 0 {
+			p.lock.Unlock()
+			return p.open(ctx)
+		}
+		conn := p.conns[len(p.conns)-1]
+		p.conns = p.conns[:len(p.conns)-1]
 		p.lock.Unlock()
-		return conn, nil
+		if conn.Ping(ctx) == nil {
+			return conn, nil
+		}
+		closeConn(conn) // the server was restarted, say
 	}
-	p.lock.Unlock()
-	return p.open(ctx)
 }
 
 func (p *connPool) put(conn *pgconn.PgConn) {

@@ -238,6 +238,14 @@ func (p *Postgres) Remove() error {
 	return err
 }
 
+// For returns the same cluster for a subtest, which is ended by errors in the place of the test that started it. The server is
+// not to be started or stopped through it.
+func (p *Postgres) For(t testing.TB) *Postgres {
+	sub := *p
+	sub.t = t
+	return &sub
+}
+
 // DataDir is the cluster's data directory.
 func (p *Postgres) DataDir() string { return filepath.Join(p.dir, "data") }
 
