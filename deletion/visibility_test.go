@@ -276,6 +276,45 @@ func TestCarry(t *testing.T) {
 	}
 }
 
+// The base of a tile changes from a list to a bitmap at 256 rows; both answer alike at the border, for one row a word and for
+// neighbours.
+func TestBaseAtTheBorder(t *testing.T) {
+	for _, count := range []uint32{1, 255, 256, 257, 4096} {
+		for _, stride := range []uint32{1, 13, 16} {
+			if count*stride > tileRows {
+				continue
+			}
+			v := NewVisibility(1)
+			var want []uint32
+			for i := range count {
+				want = append(want, tileRows+i*stride)
+				if err := v.Delete(tileRows+i*stride, 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			v.Fold(1)
+			if got := at(t, v, 1, 3*tileRows); !slices.Equal(got, want) {
+				t.Errorf("%d rows, every %d: %d are deleted", count, stride, len(got))
+			}
+			for row := range uint32(3 * tileRows) {
+				if _, gone := slices.BinarySearch(want, row); v.Deleted(row) != gone {
+					t.Fatalf("%d rows, every %d: row %d deleted: %v", count, stride, row, v.Deleted(row))
+				}
+			}
+			i := 0
+			for row := range v.Beyond(nil) {
+				if row != want[i] {
+					t.Fatalf("%d rows, every %d: beyond nothing is row %d, want %d", count, stride, row, want[i])
+				}
+				i++
+			}
+			if i != len(want) {
+				t.Errorf("%d rows, every %d: beyond nothing are %d", count, stride, i)
+			}
+		}
+	}
+}
+
 // A Visibility agrees with a plain map from row to delete LSN: random deletions, folds below every reader, and reads at random
 // LSNs at or above the fold, some of them repeated, over dense and sparse tiles; also when it is carried to a new one.
 func TestVisibilityAgreesWithMap(t *testing.T) {

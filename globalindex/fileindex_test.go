@@ -272,6 +272,9 @@ func TestOpenFindsDamage(t *testing.T) {
 		if _, err := OpenFileIndex(data[:i]); !errors.Is(err, ErrCorrupt) {
 			t.Fatalf("cut to %d bytes: %v", i, err)
 		}
+		if _, err := OpenFileIndex(seal(data[:i])); !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("cut to %d bytes, with the right checksums: %v", i, err)
+		}
 	}
 	if _, err := OpenFileIndex(append(slices.Clone(data), 0)); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("one byte more: %v", err)
@@ -288,7 +291,7 @@ func TestOpenFindsDamage(t *testing.T) {
 	}
 }
 
-// seal sets all sizes' checksums right again, so that what else is wrong comes to light.
+// seal makes magic, version and checksums right, so that what else is wrong comes to light.
 func seal(data []byte) []byte {
 	data = slices.Clone(data)
 	if len(data) < fixedSize+sumSize {
