@@ -9,6 +9,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
 )
 
 // ClientConfig bounds a client. Zero or less means the default.
@@ -39,7 +41,7 @@ type Client struct {
 	exchanges  map[uint64]*exchange
 	queue      []outFrame
 	searchPath []string
-	schemas    schemaCache
+	schemas    map[uint64]*arrow.Schema // of the newest state, by the server's IDs
 }
 
 type outFrame struct {

@@ -166,8 +166,8 @@ func TestRepeatedScanMovesOnlyNewRows(t *testing.T) {
 	}
 }
 
-// A vector is sent once however many states name it, and is the same value in all of them.
-func TestVectorsAreSentOnce(t *testing.T) {
+// A vector and a schema are sent once however many states name them, and are the same value in all of them.
+func TestVectorsAndSchemasAreSentOnce(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	table := newFakeTable(rnd, "a", testTypes[:1], 10)
 	for table.deleted[0] == nil {
@@ -179,6 +179,9 @@ func TestVectorsAreSentOnce(t *testing.T) {
 	one, two := mustPin(t, client, PinRequest{}), mustPin(t, client, PinRequest{})
 	if one.Tables[0].Batches[0].Deleted != two.Tables[0].Batches[0].Deleted || server.Stats().Vectors != 1 {
 		t.Errorf("%d vectors were sent for one", server.Stats().Vectors)
+	}
+	if one.Tables[0].Schema != two.Tables[0].Schema {
+		t.Error("an unchanged schema was sent twice")
 	}
 	if one.Tables[0].Batches[0].ID != two.Tables[0].Batches[0].ID {
 		t.Error("a batch has two IDs")
@@ -258,7 +261,7 @@ func TestCacheKeepsWhatWasReadLast(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(13, 14))
 	table := newFakeTable(rnd, "a", []arrow.DataType{arrow.PrimitiveTypes.Int64}, 1024, 1024, 1024)
 	server, dir := startServer(t, newFakeProvider(table), ServerConfig{})
-	client := dialWithCache(t, dir, 2 * 9 * 1024)
+	client := dialWithCache(t, dir, 2*9*1024)
 	state := mustPin(t, client, PinRequest{})
 	defer state.Release()
 	for i, step := range []struct{ batch, sent int64 }{{0, 1}, {1, 2}, {0, 2}, {2, 3}, {0, 3}, {2, 3}, {1, 4}, {2, 4}, {0, 5}} {

@@ -1,10 +1,9 @@
 package readstate
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,8 +13,8 @@ import (
 	"pgmirror/deletion"
 )
 
-// vectorsPerRequest keeps a request's header below maxHeader: an ID has at most 20 digits and a comma.
-const vectorsPerRequest = 2000
+// idsPerRequest keeps a request's header below maxHeader: an ID has at most 20 digits and a comma.
+const idsPerRequest = 2000
 
 // Pin makes a state. Vectors that came before are not sent again; memory columns come when they are read.
 func (c *Client) Pin(ctx context.Context, req PinRequest) (*State, error) {
@@ -43,7 +42,7 @@ func (c *Client) build(ctx context.Context, handle uint64, body []byte) (*State,
 	if err != nil {
 		return nil, err
 	}
-	schemas, err := c.parseSchemas(wire)
+	schemas, err := c.fetchSchemas(ctx, handle, wire)
 	if err != nil {
 		return nil, err
 	}
@@ -87,34 +86,36 @@ func (c *Client) build(ctx context.Context, handle uint64, body []byte) (*State,
 	return state, nil
 }
 
-// schemaCache keeps the newest state's schemas: most pins bring the same again, and equal bytes give the same *Schema.
-type schemaCache map[TableName]cachedSchema
-
-type cachedSchema struct {
-	text   []byte
-	schema *arrow.Schema
-}
-
-func (c *Client) parseSchemas(wire *wireState) ([]*arrow.Schema, error) {
+// fetchSchemas returns the schema of each table, nil for one without. Most pins name what the one before named, and the
+// same ID gives the same *Schema.
+func (c *Client) fetchSchemas(ctx context.Context, handle uint64, wire *wireState) ([]*arrow.Schema, error) {
 	c.mu.Lock()
 	known := c.schemas
 	c.mu.Unlock()
-	fresh := make(schemaCache, len(wire.Tables))
+	fresh := make(map[uint64]*arrow.Schema, len(wire.Tables))
 	out := make([]*arrow.Schema, len(wire.Tables))
+	var missing []int
 	for i, table := range wire.Tables {
-		if len(table.Columns) == 0 {
-			continue
+		out[i] = known[table.SchemaID]
+		if out[i] == nil && table.SchemaID != 0 {
+			missing = append(missing, i)
 		}
-		entry := known[table.TableName]
-		if entry.schema == nil || !bytes.Equal(entry.text, table.Columns) {
-			schema, err := schemaFromWire(table.Columns)
-			if err != nil {
-				return nil, fmt.Errorf("table %s: %w", table.TableName, err)
+	}
+	for tables := range slices.Chunk(missing, idsPerRequest) {
+		e, err := c.do(ctx, request{Op: opSchemas, State: handle, Tables: tables}, nil, nil)
+		if err != nil {
+			return nil, err
+		}
+		for i, part := range e.parts {
+			if out[tables[i]], err = schemaFromWire(part); err != nil {
+				return nil, fmt.Errorf("table %s: %w", wire.Tables[tables[i]].TableName, err)
 			}
-			entry = cachedSchema{json.RawMessage(bytes.Clone(table.Columns)), schema}
 		}
-		fresh[table.TableName] = entry
-		out[i] = entry.schema
+	}
+	for i, table := range wire.Tables {
+		if out[i] != nil {
+			fresh[table.SchemaID] = out[i]
+		}
 	}
 	c.mu.Lock()
 	c.schemas = fresh
@@ -170,9 +171,7 @@ func (c *Client) fetchVectors(ctx context.Context, handle uint64, wire *wireStat
 			}
 		}
 	}
-	for len(missing) > 0 {
-		ids := missing[:min(len(missing), vectorsPerRequest)]
-		missing = missing[len(ids):]
+	for ids := range slices.Chunk(missing, idsPerRequest) {
 		e, err := c.do(ctx, request{Op: opVectors, State: handle, Vectors: ids}, nil, nil)
 		if err != nil {
 			return nil, err

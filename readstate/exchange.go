@@ -29,7 +29,7 @@ func (c *Client) do(ctx context.Context, req request, body []byte, progress func
 	case <-c.done:
 		return nil, c.reason()
 	}
-	e := &exchange{op: req.Op, maxParts: len(req.Vectors) + len(req.Columns), news: make(chan struct{}, 1), done: make(chan struct{})}
+	e := &exchange{op: req.Op, maxParts: len(req.Tables) + len(req.Vectors) + len(req.Columns), news: make(chan struct{}, 1), done: make(chan struct{})}
 	c.mu.Lock()
 	c.lastID++
 	req.ID = c.lastID

@@ -46,6 +46,7 @@ func FuzzRequests(f *testing.F) {
 		_ = writeFrame(w, request{ID: 1, Op: opPin})
 		_ = writeFrame(w, request{ID: 2, Op: opColumns, State: 1, Batch: batch, Columns: []int{0, 1, 13}, From: 3, To: 20})
 		_ = writeFrame(w, request{ID: 3, Op: opVectors, State: 1, Vectors: []uint64{table.deleted[0].ID()}})
+		_ = writeFrame(w, request{ID: 7, Op: opSchemas, State: 1, Tables: []int{0}})
 		_ = writeFrame(w, request{ID: 4, Op: opCall, Command: "echo", Progress: true}, []byte(`{"x":1}`))
 		_ = writeFrame(w, request{Op: opCancel, Target: 4})
 		_ = writeFrame(w, request{ID: 5, Op: opStatus})
@@ -76,12 +77,13 @@ func FuzzAnswers(f *testing.F) {
 	}))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		client := &Client{
-			conn: &scriptConn{}, slots: make(chan struct{}, 4), done: make(chan struct{}), wake: make(chan struct{}, 1),
+			conn: &scriptConn{}, slots: make(chan struct{}, 5), done: make(chan struct{}), wake: make(chan struct{}, 1),
 			exchanges: map[uint64]*exchange{
 				1: {op: opPin}, 2: {op: opVectors, maxParts: 2}, 3: {op: opColumns, maxParts: len(testTypes)}, 4: {op: opCall},
+				5: {op: opSchemas, maxParts: 1},
 			},
 		}
-		all := []*exchange{client.exchanges[1], client.exchanges[2], client.exchanges[3], client.exchanges[4]}
+		all := []*exchange{client.exchanges[1], client.exchanges[2], client.exchanges[3], client.exchanges[4], client.exchanges[5]}
 		for _, e := range all {
 			e.news, e.done = make(chan struct{}, 1), make(chan struct{})
 			client.slots <- struct{}{}
@@ -98,14 +100,14 @@ func FuzzAnswers(f *testing.F) {
 				continue
 			}
 			answered++
-			if wantParts := []int{0, 2, len(testTypes), 0}[i]; e.err == nil && len(e.parts) != wantParts {
+			if wantParts := []int{0, 2, len(testTypes), 0, 1}[i]; e.err == nil && len(e.parts) != wantParts {
 				t.Errorf("%d parts for %d", len(e.parts), wantParts)
 			}
 		}
-		if len(client.slots)+answered != 4 {
+		if len(client.slots)+answered != 5 {
 			t.Errorf("%d answers, %d slots in use", answered, len(client.slots))
 		}
-		readAnswers(client, all)
+		readAnswers(all)
 	})
 }
 
@@ -115,7 +117,7 @@ func sendEverything(f *testing.F, w *bufio.Writer, table *fakeTable) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	wire, err := stateToWire(state, []string{"public"})
+	wire, err := stateToWire(state, []string{"public"}, []uint64{1, 0})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -123,6 +125,16 @@ func sendEverything(f *testing.F, w *bufio.Writer, table *fakeTable) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	columns, err := schemaToWire(table.schema)
+	if err != nil {
+		f.Fatal(err)
+	}
+	text, err := json.Marshal(columns)
+	if err != nil {
+		f.Fatal(err)
+	}
+	_ = writeFrame(w, answer{ID: 5, Kind: kindPart}, text)
+	_ = writeFrame(w, answer{ID: 5, Kind: kindDone})
 	_ = writeFrame(w, answer{ID: 4, Kind: kindProgress, Line: "half done"})
 	_ = writeFrame(w, answer{ID: 1, Kind: kindDone, State: 5}, body)
 	for range 2 {
@@ -147,9 +159,10 @@ func sendEverything(f *testing.F, w *bufio.Writer, table *fakeTable) {
 }
 
 // readAnswers decodes what has come, as Pin and Read do.
-func readAnswers(client *Client, all []*exchange) {
-	if wire, err := parseState(all[0].body); err == nil {
-		_, _ = client.parseSchemas(wire)
+func readAnswers(all []*exchange) {
+	_, _ = parseState(all[0].body)
+	for _, part := range all[4].parts {
+		_, _ = schemaFromWire(part)
 	}
 	for _, part := range all[1].parts {
 		_, _ = deletion.UnmarshalBlob(part, 9)

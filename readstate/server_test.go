@@ -246,6 +246,10 @@ func TestSenselessRequestsAreAnswered(t *testing.T) {
 		{Op: opPin, TimeoutUS: -1},
 		{Op: opPin, TimeoutUS: 1 << 62},
 		{Op: opVectors, State: 1, Vectors: []uint64{1 << 60}},
+		{Op: opSchemas, State: 9, Tables: []int{0}},
+		{Op: opSchemas, State: 1, Tables: []int{-1}},
+		{Op: opSchemas, State: 1, Tables: []int{1}}, // a table that is still being copied
+		{Op: opSchemas, State: 1, Tables: []int{2}},
 		{Op: opVectors, State: 9, Vectors: []uint64{1}},
 		{Op: opColumns, State: 9, Batch: id},
 		{Op: opColumns, State: 1, Batch: id + 1},

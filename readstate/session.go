@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"pgmirror/deletion"
 )
 
@@ -28,6 +30,14 @@ type session struct {
 	pins     map[uint64]*pin
 	reserved int // pins and pin requests
 	lastPin  uint64
+	schemas  map[TableName]namedSchema // of the newest pin
+	lastID   uint64                    // of a schema
+}
+
+// namedSchema is a schema and the ID by which the client keeps it.
+type namedSchema struct {
+	schema *arrow.Schema
+	id     uint64
 }
 
 func newSession(server *Server, conn net.Conn) *session {
@@ -148,6 +158,8 @@ func (s *session) handle(ctx context.Context, req request, args []byte) {
 	switch req.Op {
 	case opPin:
 		last.State, body, err = s.pin(ctx, req)
+	case opSchemas:
+		err = s.sendSchemas(req)
 	case opVectors:
 		err = s.sendVectors(req)
 	case opColumns:
@@ -233,7 +245,7 @@ func (s *session) pin(ctx context.Context, req request) (uint64, []byte, error) 
 	s.pins[id] = newPin(state)
 	s.mu.Unlock()
 
-	wire, err := stateToWire(state, s.server.provider.SearchPath())
+	wire, err := stateToWire(state, s.server.provider.SearchPath(), s.nameSchemas(state))
 	if err == nil {
 		var body []byte
 		if body, err = json.Marshal(wire); err == nil {
@@ -242,6 +254,29 @@ func (s *session) pin(ctx context.Context, req request) (uint64, []byte, error) 
 	}
 	s.release(id)
 	return 0, nil, err
+}
+
+// nameSchemas returns the ID of each table's schema: that of the pin before if it is the same, so that the client need not
+// ask for it again.
+func (s *session) nameSchemas(state *State) []uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fresh := make(map[TableName]namedSchema, len(state.Tables))
+	ids := make([]uint64, len(state.Tables))
+	for i, table := range state.Tables {
+		if table.Schema == nil {
+			continue
+		}
+		known, ok := s.schemas[table.Name]
+		if !ok || known.schema != table.Schema && !known.schema.Equal(table.Schema) {
+			s.lastID++
+			known = namedSchema{table.Schema, s.lastID}
+		}
+		fresh[table.Name] = known
+		ids[i] = known.id
+	}
+	s.schemas = fresh
+	return ids
 }
 
 // release gives a pin up. An unknown id is one that was released before.
@@ -269,6 +304,33 @@ func (s *session) use(id uint64) (*pin, error) {
 	}
 	p.enter()
 	return p, nil
+}
+
+// sendSchemas sends a part for each table, in the order asked.
+func (s *session) sendSchemas(req request) error {
+	p, err := s.use(req.State)
+	if err != nil {
+		return err
+	}
+	defer p.leave()
+	for _, at := range req.Tables {
+		if at < 0 || at >= len(p.state.Tables) || p.state.Tables[at].Schema == nil {
+			return fmt.Errorf("the read state has no schema of table %d", at)
+		}
+		table := p.state.Tables[at]
+		columns, err := schemaToWire(table.Schema)
+		if err != nil {
+			return fmt.Errorf("describe table %s: %w", table.Name, err)
+		}
+		text, err := json.Marshal(columns)
+		if err != nil {
+			return fmt.Errorf("describe table %s: %w", table.Name, err)
+		}
+		if err := s.send(answer{ID: req.ID, Kind: kindPart}, false, text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sendVectors sends a part for each vector, in the order asked.

@@ -14,6 +14,7 @@ import (
 // Operations of a request.
 const (
 	opPin     = "pin"
+	opSchemas = "schemas"
 	opVectors = "vectors"
 	opColumns = "columns"
 	opRelease = "release"
@@ -33,7 +34,8 @@ type request struct {
 	WaitSource bool    `json:"wait_source,omitempty"`
 	TimeoutUS  int64   `json:"timeout_us,omitempty"`
 
-	State   uint64   `json:"state,omitempty"`   // vectors, columns, release
+	State   uint64   `json:"state,omitempty"`   // schemas, vectors, columns, release
+	Tables  []int    `json:"tables,omitempty"`  // schemas: places in the state's tables
 	Vectors []uint64 `json:"vectors,omitempty"` // vectors
 	Batch   uint64   `json:"batch,omitempty"`   // columns
 	Columns []int    `json:"columns,omitempty"`
@@ -88,10 +90,10 @@ type wireState struct {
 
 type wireTable struct {
 	TableName
-	Err     string          `json:"error,omitempty"`
-	Columns json.RawMessage `json:"columns,omitempty"` // []wireField; absent for a table without a schema
-	Files   []wireFile      `json:"files,omitempty"`
-	Batches []wireBatch     `json:"batches,omitempty"`
+	Err      string      `json:"error,omitempty"`
+	SchemaID uint64      `json:"schema_id,omitempty"` // names the columns within the connection; 0 for a table without a schema
+	Files    []wireFile  `json:"files,omitempty"`
+	Batches  []wireBatch `json:"batches,omitempty"`
 }
 
 type wireFile struct {
@@ -114,14 +116,14 @@ type wireVector struct {
 	Rows uint32 `json:"rows"`
 }
 
-// stateToWire describes a state of the provider.
-func stateToWire(state *State, searchPath []string) (*wireState, error) {
+// stateToWire describes a state of the provider. schemaIDs has the ID of each table's schema.
+func stateToWire(state *State, searchPath []string, schemaIDs []uint64) (*wireState, error) {
 	out := &wireState{LSN: wireLSN(state.LSN), Pinned: state.Pinned, SearchPath: searchPath, Tables: make([]wireTable, len(state.Tables))}
 	for i, table := range state.Tables {
 		if i > 0 && state.Tables[i-1].Name.Compare(table.Name) >= 0 {
 			return nil, fmt.Errorf("tables of the read state are out of order at %s", table.Name)
 		}
-		wire, err := tableToWire(table)
+		wire, err := tableToWire(table, schemaIDs[i])
 		if err != nil {
 			return nil, fmt.Errorf("describe table %s: %w", table.Name, err)
 		}
@@ -130,19 +132,10 @@ func stateToWire(state *State, searchPath []string) (*wireState, error) {
 	return out, nil
 }
 
-func tableToWire(table *Table) (wireTable, error) {
-	out := wireTable{TableName: table.Name, Err: table.Err}
+func tableToWire(table *Table, schemaID uint64) (wireTable, error) {
+	out := wireTable{TableName: table.Name, Err: table.Err, SchemaID: schemaID}
 	if !utf8.ValidString(table.Name.Schema) || !utf8.ValidString(table.Name.Name) {
 		return wireTable{}, fmt.Errorf("the name is not UTF-8")
-	}
-	if table.Schema != nil {
-		columns, err := schemaToWire(table.Schema)
-		if err != nil {
-			return wireTable{}, err
-		}
-		if out.Columns, err = json.Marshal(columns); err != nil {
-			return wireTable{}, err
-		}
 	}
 	for _, file := range table.Files {
 		if !utf8.ValidString(file.Path) {
@@ -175,7 +168,7 @@ func parseState(body []byte) (*wireState, error) {
 	}
 	batches := map[uint64]bool{}
 	for _, table := range state.Tables {
-		if len(table.Columns) == 0 && len(table.Files)+len(table.Batches) > 0 {
+		if table.SchemaID == 0 && len(table.Files)+len(table.Batches) > 0 {
 			return nil, protocolErrorf("table %s has rows and no schema", table.TableName)
 		}
 		for _, file := range table.Files {
