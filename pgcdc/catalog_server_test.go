@@ -1,0 +1,264 @@
+package pgcdc_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgmirror/pgcdc"
+	"pgmirror/test/harness"
+)
+
+func TestCatalog(t *testing.T) {
+	server := harness.StartPostgres(t)
+	for name, test := range map[string]func(*testing.T, *harness.Postgres){
+		"Identify": catalogIdentify, "Look": catalogLook, "Refusals": catalogRefusals, "Fingerprint": catalogFingerprint,
+		"Rewrite": catalogRewrite, "CreatePublication": catalogCreatePublication,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, server.For(t)) })
+	}
+}
+
+// The server is who its own control file says.
+func catalogIdentify(t *testing.T, p *harness.Postgres) {
+	r := newRig(t, p)
+	id, err := r.Identify(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := p.QueryRow("SELECT s.system_identifier, c.timeline_id, current_setting('server_version_num') FROM pg_control_system() s, pg_control_checkpoint() c")
+	if got := fmt.Sprintf("%s|%d|%d", id.SystemID, id.Timeline, id.Version); got != want || id.Database != r.name || len(id.History) != 0 {
+		t.Errorf("%+v, want %s", id, want)
+	}
+	flushed := parseLSN(t, p.QueryRow("SELECT pg_current_wal_flush_lsn()"))
+	if id.WALEnd == 0 || id.WALEnd > flushed {
+		t.Errorf("WAL ends at %s, now %s", id.WALEnd, flushed)
+	}
+}
+
+// Columns, keys and identities are those of the catalogue, by schema and name, whatever the names are.
+func catalogLook(t *testing.T, p *harness.Postgres) {
+	r := newRig(t, p)
+	r.exec(`CREATE SCHEMA "Zoo"`, `GRANT USAGE ON SCHEMA "Zoo" TO `+r.name, `ALTER DEFAULT PRIVILEGES IN SCHEMA "Zoo" GRANT SELECT ON TABLES TO `+r.name,
+		`CREATE TABLE "Zoo"."naïve ""table"""(x int, "select" int, "Ü" text NOT NULL, PRIMARY KEY ("select", x) INCLUDE ("Ü"))`,
+		"CREATE TABLE nokey(a int, b int)",
+		"CREATE TABLE whole(a int PRIMARY KEY, b int)", "ALTER TABLE whole REPLICA IDENTITY FULL",
+		"CREATE TABLE chosen(a int PRIMARY KEY, gone int, b int NOT NULL, c int NOT NULL)", "CREATE UNIQUE INDEX chosen_i ON chosen(c, b)",
+		"ALTER TABLE chosen DROP gone", "ALTER TABLE chosen REPLICA IDENTITY USING INDEX chosen_i",
+		"CREATE TABLE deferred(a int PRIMARY KEY DEFERRABLE)",
+		"CREATE TABLE nothing(a int PRIMARY KEY)", "ALTER TABLE nothing REPLICA IDENTITY NOTHING",
+		"CREATE TABLE generated(a int PRIMARY KEY, twice int GENERATED ALWAYS AS (a * 2) STORED, b numeric(10,2))",
+		`ALTER DATABASE `+r.name+` SET search_path = "$user", app, "Zoo"`)
+	r.publish("FOR ALL TABLES")
+	before := parseLSN(t, p.QueryRow("SELECT pg_current_wal_flush_lsn()"))
+	catalog := r.look()
+	var got []string
+	for _, table := range catalog.Tables {
+		var columns []string
+		for _, c := range table.Columns {
+			null := ""
+			if c.NotNull {
+				null = "!"
+			}
+			columns = append(columns, fmt.Sprintf("%d:%s:%s%s", c.AttNum, c.Name, c.Type.Name, null))
+		}
+		got = append(got, fmt.Sprintf("%s.%s %c%c%c %v %v %v %s", table.Schema, table.Name, table.Kind, table.Persistence, table.Identity,
+			columns, table.Key, table.IdentityKey, table.Unsupported))
+		filenode := fmt.Sprint(table.Relfilenode)
+		if rows, _ := p.Connect("postgres", r.name); rows != nil {
+			now, _ := rows.Query(fmt.Sprintf("SELECT pg_relation_filenode(%d)", table.OID))
+			if now[0][0] != filenode {
+				t.Errorf("%s: relfilenode %s, want %s", table.Name, filenode, now[0][0])
+			}
+		}
+	}
+	want := []string{
+		`Zoo.naïve "table" rpd [1:x:integer! 2:select:integer! 3:Ü:text!] [1 0] [1 0] `,
+		"public.chosen rpi [1:a:integer! 3:b:integer! 4:c:integer!] [0] [2 1] ",
+		"public.deferred rpd [1:a:integer!] [0] [] ",
+		"public.generated rpd [1:a:integer! 3:b:numeric(10,2)] [0] [0] ",
+		"public.nokey rpd [1:a:integer 2:b:integer] [] [] ",
+		"public.nothing rpn [1:a:integer!] [0] [] ",
+		"public.whole rpf [1:a:integer! 2:b:integer] [0] [0 1] ",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if want := []string{"app", "Zoo", "public"}; !slices.Equal(r.searchPath(), want) {
+		t.Errorf("search path %q, want %q", r.searchPath(), want)
+	}
+	if catalog.CheckedLSN < before || catalog.LSN < catalog.CheckedLSN {
+		t.Errorf("checked at %s, read at %s, WAL was at %s", catalog.CheckedLSN, catalog.LSN, before)
+	}
+}
+
+// searchPath is what a fresh connection finds.
+func (r *rig) searchPath() []string {
+	r.t.Helper()
+	catalog, err := r.open().Look(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return catalog.SearchPath
+}
+
+// What cannot be mirrored yet is said of its own table alone, with what to do.
+func catalogRefusals(t *testing.T, p *harness.Postgres) {
+	r := newRig(t, p)
+	r.exec("CREATE TABLE plain(a int PRIMARY KEY)",
+		"CREATE TABLE parted(a int) PARTITION BY RANGE (a)", "CREATE TABLE part PARTITION OF parted FOR VALUES FROM (0) TO (9)",
+		"CREATE TABLE filtered(a int PRIMARY KEY)", "CREATE TABLE listed(a int PRIMARY KEY, b int)",
+		"CREATE TABLE secured(a int PRIMARY KEY)", "ALTER TABLE secured ENABLE ROW LEVEL SECURITY",
+		"CREATE TABLE unreadable(a int PRIMARY KEY)", "REVOKE ALL ON unreadable FROM "+r.name,
+		"CREATE TABLE hidden(a int PRIMARY KEY, _pgmirror_lsn int)", "CREATE TABLE empty()",
+		"CREATE TYPE pair AS (x int, y int)", "CREATE TABLE composite(a int PRIMARY KEY, p pair)")
+	r.publish("FOR TABLE plain, part, filtered WHERE (a > 5), listed (a), secured, unreadable, hidden, empty, composite")
+	other := r.name + "_root"
+	r.exec("CREATE PUBLICATION " + other + " FOR TABLE parted WITH (publish_via_partition_root)")
+	r.cfg.Publications = append(r.cfg.Publications, other)
+	catalog, err := r.open().Look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"plain": "", "parted": "partitioned", "part": "partition", "filtered": "row filters", "listed": "column lists", "secured": "BYPASSRLS",
+		"unreadable": `GRANT SELECT ON "public"."unreadable"`, "hidden": "_pgmirror_lsn", "empty": "no published column", "composite": `column "p"`,
+	}
+	for _, table := range catalog.Tables {
+		part, ok := want[table.Name]
+		if !ok || (part == "") != (table.Unsupported == "") || !strings.Contains(table.Unsupported, part) {
+			t.Errorf("%s: %q, want %q", table.Name, table.Unsupported, part)
+		}
+		delete(want, table.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("not seen: %v", want)
+	}
+}
+
+// Each kind of change to a table's shape gives another fingerprint, and what changes no row gives the same.
+func catalogFingerprint(t *testing.T, p *harness.Postgres) {
+	r := newRig(t, p)
+	r.exec("CREATE TYPE mood AS ENUM ('low', 'high')", "CREATE DOMAIN moods AS mood[]",
+		"CREATE TABLE t(id int PRIMARY KEY, v varchar(5), w int NOT NULL, m moods)", "CREATE UNIQUE INDEX t_w ON t(w)",
+		"INSERT INTO t SELECT i, 'v', i, '{low}' FROM generate_series(1, 100) i", "CREATE SCHEMA elsewhere", "GRANT USAGE ON SCHEMA elsewhere TO "+r.name)
+	r.publish("FOR ALL TABLES")
+	fingerprint := func() string {
+		catalog := r.look()
+		if len(catalog.Tables) != 1 {
+			t.Fatalf("%d tables", len(catalog.Tables))
+		}
+		return catalog.Tables[0].Fingerprint
+	}
+	seen := map[string]string{fingerprint(): "the beginning"}
+	last := fingerprint()
+	for _, statement := range []string{
+		"ALTER TABLE t ADD n int", "ALTER TABLE t ADD d int DEFAULT 7", "ALTER TABLE t ADD x int DEFAULT 8", "ALTER TABLE t DROP n",
+		"ALTER TABLE t RENAME v TO v2", "ALTER TABLE t ALTER v2 TYPE varchar(9)", "ALTER TABLE t ALTER w TYPE bigint", "ALTER TABLE t RENAME TO t2",
+		"ALTER TABLE t2 SET SCHEMA elsewhere", "ALTER TABLE elsewhere.t2 REPLICA IDENTITY USING INDEX t_w", "ALTER TABLE elsewhere.t2 REPLICA IDENTITY FULL",
+		"ALTER TABLE elsewhere.t2 DROP CONSTRAINT t_pkey", "ALTER TABLE elsewhere.t2 ADD PRIMARY KEY (w)", "ALTER TYPE mood ADD VALUE 'middle' BEFORE 'high'",
+		"ALTER TYPE mood RENAME VALUE 'low' TO 'lowest'",
+	} {
+		r.exec(statement)
+		now := fingerprint()
+		if before, ok := seen[now]; ok {
+			t.Errorf("%s: as after %s", statement, before)
+		}
+		seen[now], last = statement, now
+	}
+	for _, statement := range []string{
+		"INSERT INTO elsewhere.t2(id, w) VALUES (1000, 1000)", "ANALYZE elsewhere.t2", "VACUUM elsewhere.t2", "VACUUM FREEZE elsewhere.t2",
+		"ALTER TABLE elsewhere.t2 ALTER w SET STATISTICS 50", "GRANT SELECT (w) ON elsewhere.t2 TO PUBLIC", "ALTER TABLE elsewhere.t2 ALTER w SET DEFAULT 1",
+		"ALTER TABLE elsewhere.t2 ALTER v2 SET STORAGE EXTERNAL", "REINDEX TABLE CONCURRENTLY elsewhere.t2", "TRUNCATE elsewhere.t2",
+	} {
+		r.exec(statement)
+		if fingerprint() != last {
+			t.Errorf("%s: another fingerprint", statement)
+			last = fingerprint()
+		}
+	}
+	r.exec("DROP TABLE elsewhere.t2", "CREATE TABLE t(id int PRIMARY KEY)")
+	first := fingerprint()
+	r.exec("DROP TABLE t", "CREATE TABLE t(id int PRIMARY KEY)")
+	if fingerprint() == first {
+		t.Error("a table that was made again has the old one's fingerprint")
+	}
+}
+
+// A rewrite that leaves every type alone is told from VACUUM FULL and CLUSTER by the rows of pg_attribute.
+func catalogRewrite(t *testing.T, p *harness.Postgres) {
+	r := newRig(t, p)
+	r.exec("CREATE TABLE t(id int PRIMARY KEY, v int)", "INSERT INTO t SELECT i, i FROM generate_series(1, 100) i")
+	r.publish("FOR ALL TABLES")
+	for _, c := range []struct {
+		statement                       string
+		filenode, versions, fingerprint bool
+	}{
+		{"ANALYZE t", false, false, false},
+		{"VACUUM FULL t", true, false, false},
+		{"CLUSTER t USING t_pkey", true, false, false},
+		{"TRUNCATE t", true, false, false},
+		{"ALTER TABLE t ALTER v TYPE int USING v * 2", true, true, false},
+		{"ALTER TABLE t ALTER v SET STATISTICS 10", false, true, false},
+		{"ALTER TABLE t ADD r float8 DEFAULT random()", true, true, true},
+	} {
+		before := r.table("t")
+		r.exec(c.statement)
+		after := r.table("t")
+		if (before.Relfilenode != after.Relfilenode) != c.filenode || (before.AttributeVersions != after.AttributeVersions) != c.versions ||
+			(before.Fingerprint != after.Fingerprint) != c.fingerprint {
+			t.Errorf("%s: relfilenode %d to %d, versions changed %v, fingerprint changed %v", c.statement, before.Relfilenode, after.Relfilenode,
+				before.AttributeVersions != after.AttributeVersions, before.Fingerprint != after.Fingerprint)
+		}
+	}
+}
+
+// A publication that we make leaves every table of the source as usable as it was (S-K7).
+func catalogCreatePublication(t *testing.T, p *harness.Postgres) {
+	var log bytes.Buffer
+	r := newRig(t, p, func(c *pgcdc.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	r.exec("CREATE TABLE keyed(id int PRIMARY KEY)", "CREATE TABLE loose(id int)", "INSERT INTO loose VALUES (1)",
+		"CREATE TABLE whole(id int)", "ALTER TABLE whole REPLICA IDENTITY FULL", "CREATE UNLOGGED TABLE quick(id int PRIMARY KEY)",
+		`CREATE TABLE "Mixed Case"(id int PRIMARY KEY)`, "CREATE TABLE parted(id int PRIMARY KEY) PARTITION BY RANGE (id)")
+	err := r.CreatePublication(t.Context(), r.name, nil)
+	if err == nil || !strings.Contains(err.Error(), "CREATE PUBLICATION") || pgcdc.IsRetryable(err) {
+		t.Errorf("without the right to: %v", err)
+	}
+	r.cfg.Source = p.URL("postgres", r.name)
+	owner := r.open()
+	for _, table := range []string{"loose", "missing", "parted", "nowhere.keyed"} {
+		if err := owner.CreatePublication(t.Context(), r.name, []string{"keyed", table}); err == nil {
+			t.Errorf("%s was published", table)
+		}
+	}
+	published := func(name string) string {
+		s := p.Open("postgres", r.name)
+		rows, _ := s.Query("SELECT string_agg(schemaname || '.' || tablename, ',' ORDER BY tablename) FROM pg_publication_tables WHERE pubname = '" + name + "'")
+		return rows[0][0]
+	}
+	if err := owner.CreatePublication(t.Context(), "Some One's", []string{`"Mixed Case"`, "public.keyed"}); err != nil || published("Some One''s") != "public.Mixed Case,public.keyed" {
+		t.Errorf("two tables: %v, %s", err, published("Some One''s"))
+	}
+	for range 2 { // the second time it exists
+		if err := owner.CreatePublication(t.Context(), r.name, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := published(r.name); got != "public.Mixed Case,public.keyed,public.whole" {
+		t.Errorf("published %s", got)
+	}
+	if !strings.Contains(log.String(), "loose") {
+		t.Errorf("the log does not tell what was left out: %s", log.String())
+	}
+	r.exec("UPDATE loose SET id = 2", "DELETE FROM loose")
+	p.Exec("CREATE DATABASE " + r.name + "_bare")
+	r.cfg.Source = p.URL("postgres", r.name+"_bare")
+	if err := r.open().CreatePublication(context.Background(), "p", nil); !errors.Is(err, pgcdc.ErrNothingToPublish) {
+		t.Errorf("empty database: %v", err)
+	}
+}
