@@ -78,7 +78,7 @@ func (t *Type) binaryTimestamp(data []byte, s Sink) error {
 		s.Timestamp(TimestampInfinity)
 	case micros == math.MinInt64:
 		s.Timestamp(TimestampNegInfinity)
-	case micros >= TimestampInfinity-postgresMicros:
+	case micros > math.MaxInt64-postgresMicros:
 		return t.unrepresentable(reasonTimestamp)
 	default:
 		return t.sinkTimestamp(micros+postgresMicros, s)
