@@ -1,5 +1,7 @@
 package deletion
 
+import "sync/atomic"
+
 // answer is what At found at some LSN, kept for the next calls. It never changes. Two are kept for each Visibility: queries
 // ask for the newest state, checkpoints and readers of the past for another.
 type answer struct {
@@ -77,14 +79,18 @@ func (a *answer) same(b *answer) bool {
 	return a != nil && a.at == b.at && a.certain == b.certain && a.complete == b.complete && a.added == b.added && a.vector.Rows() == b.vector.Rows()
 }
 
-// raiseNewest lifts an answer that holds every deletion to the new base, so that a fold costs no reader a full read.
-// Nothing can be deleted at or below the base any more.
-func (v *Visibility) raiseNewest(base LSN) {
+// settleAnswers fits the kept answers to a new base. Nothing can be deleted at or below the base any more, so an answer that
+// holds every deletion is certain up to there, and a fold costs no reader a full read. What lies below the base is let go.
+func (v *Visibility) settleAnswers(base LSN) {
 	newest := v.newest.Load()
-	if newest == nil || !newest.complete || newest.added != v.added.Load() || newest.certain >= base {
-		return
+	if newest != nil && newest.complete && newest.added == v.added.Load() && newest.certain < base {
+		raised := *newest
+		raised.at, raised.certain = max(raised.at, base), base
+		v.newest.CompareAndSwap(newest, &raised) // a reader that was faster has a better one
 	}
-	raised := *newest
-	raised.at, raised.certain = max(raised.at, base), base
-	v.newest.CompareAndSwap(newest, &raised) // a reader that was faster has a better one
+	for _, kept := range []*atomic.Pointer[answer]{&v.newest, &v.other} {
+		if a := kept.Load(); a != nil && a.certain < base {
+			kept.CompareAndSwap(a, nil)
+		}
+	}
 }

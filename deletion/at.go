@@ -20,6 +20,9 @@ func (v *Visibility) At(x LSN, rows uint32) (*Vector, error) {
 	if x < base {
 		return nil, foldedError(x, base)
 	}
+	if v.rows.empty() {
+		return nil, nil
+	}
 	found := v.kept(x, last, added)
 	if found == nil {
 		found = &answer{at: x, certain: x}

@@ -33,6 +33,9 @@ func (d *directory) tile(row uint32) *tile {
 	return c.tiles[row%chunkRows/tileRows].Load()
 }
 
+// empty tells whether no row was ever deleted.
+func (d *directory) empty() bool { return d.chunks.Load() == nil }
+
 func (d *directory) chunk(row uint32) *chunk {
 	chunks := d.chunks.Load()
 	if chunks == nil || int(row/chunkRows) >= len(*chunks) {

@@ -31,7 +31,7 @@ func NewVisibility(first LSN) *Visibility {
 }
 
 // visibilityBytes is a Visibility's own size.
-const visibilityBytes = 96
+const visibilityBytes = 80
 
 // Delete records that row was deleted by the commit that ends at LSN at. LSNs never decrease from call to call, and lie above
 // Base (which is 0 at first: no commit ends at 0). It changes nothing when it fails, with ErrDeleted, ErrOrder or ErrRange.
@@ -98,7 +98,7 @@ func (v *Visibility) Fold(upTo LSN) {
 		return
 	}
 	v.base.Store(uint64(upTo))
-	v.raiseNewest(upTo)
+	v.settleAnswers(upTo)
 	if upTo < v.first {
 		return
 	}

@@ -180,7 +180,13 @@ func TestAtIsShared(t *testing.T) {
 	if second == first || second.ID() == first.ID() || first.Cardinality() != 2 || second.Cardinality() != 3 {
 		t.Error("a later entry of the same LSN is missing, or in the frozen vector")
 	}
+	if get(15, 10) != old || v.other.Load() == nil {
+		t.Error("the answer at an older LSN is gone")
+	}
 	v.Fold(20)
+	if v.other.Load() != nil {
+		t.Error("an answer below the base is kept")
+	}
 	if get(20, 10) != second || get(99, 10) != second {
 		t.Error("a fold changes no answer")
 	}

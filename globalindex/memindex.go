@@ -164,4 +164,4 @@ func (m *MemIndex) Bytes() int64 {
 	return memIndexBytes + int64(cap(m.slots))*slotBytes + int64(cap(m.next))*4
 }
 
-const memIndexBytes = 96
+const memIndexBytes = 80
