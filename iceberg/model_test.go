@@ -2,6 +2,7 @@ package iceberg
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -321,15 +322,17 @@ func (r *modelRun) checkHistory() {
 	}
 }
 
+var modelSeeds = flag.Int("model.seeds", 2, "seeds of TestModel")
+
 // Random commits over several tables, with a power loss at random effects: every retained snapshot always reads as the model
 // had it, nothing is lost or doubled, and no file stays behind.
 func TestModel(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range uint64(*modelSeeds) {
 		t.Run(strconv.Itoa(int(seed)), func(t *testing.T) {
 			t.Parallel()
 			r := &modelRun{t: t, random: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir(), tables: map[TableName]*modelTable{}, lsn: 100}
 			r.open()
-			for range 40 {
+			for range 30 {
 				r.commit()
 			}
 			r.restart()

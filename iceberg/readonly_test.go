@@ -1,0 +1,87 @@
+package iceberg
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"pgmirror/readstate"
+)
+
+// With no mirror running, the newest cut and every retained older one can be read; anything else is refused by name.
+func TestCommitted(t *testing.T) {
+	dir := t.TempDir()
+	w, _ := openLoaded(t, Config{Dir: dir, KeepSnapshots: 3})
+	a, b := newLocation(t, "a"), newLocation(t, "b")
+	f := writeRows(t, w, a, 10, 1, 2, 3)
+	commit(t, w, 10, TableCommit{Name: a.Name, UUID: a.UUID, Create: true, Schema: a.Schema, Add: []DataFile{f}})
+	commit(t, w, 20, TableCommit{Name: a.Name, UUID: a.UUID, Vectors: vectors(f.Path, vectorOf(3, 0))})
+	g := writeRows(t, w, b, 30, 7)
+	commit(t, w, 30, TableCommit{Name: b.Name, UUID: b.UUID, Create: true, Schema: b.Schema, Add: []DataFile{g}})
+	commit(t, w, 40, TableCommit{Name: a.Name, UUID: a.UUID, Vectors: vectors(f.Path, vectorOf(3, 0, 1))})
+	commit(t, w, 50, TableCommit{Name: a.Name, UUID: a.UUID, Remove: []string{f.Path}})
+	commit(t, w, 60) // only the document moves
+
+	c, err := OpenReadOnly(t.Context(), Config{Dir: dir, TableErr: func(mirror []byte, name TableName, at LSN) string {
+		if name == b.Name && at == 60 {
+			return "failed: " + string(mirror)
+		}
+		return ""
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	pin := func(at LSN) (*readstate.Table, *readstate.Table) {
+		t.Helper()
+		s, err := c.Pin(t.Context(), readstate.PinRequest{At: at})
+		if err != nil {
+			t.Fatalf("pin at %s: %v", at, err)
+		}
+		defer s.Release()
+		if at != 0 && s.LSN != at {
+			t.Fatalf("pinned %s, want %s", s.LSN, at)
+		}
+		return s.Tables[0], s.Tables[1]
+	}
+	newest, failed := pin(0)
+	if len(newest.Files) != 0 || newest.Err != "" || failed.Err != `failed: {"lsn":60}` || failed.Files != nil {
+		t.Errorf("newest: %+v, %+v", newest, failed)
+	}
+	at50, _ := pin(50)
+	at40, b40 := pin(40)
+	at20, b20 := pin(20)
+	if len(at50.Files) != 0 || at40.Files[0].Deleted.Cardinality() != 2 || at20.Files[0].Deleted.Cardinality() != 1 {
+		t.Errorf("table a at 50: %+v, at 40: %+v, at 20: %+v", at50, at40, at20)
+	}
+	if b40.Err != "" || b40.Files[0].Path != g.Path || !strings.Contains(b20.Err, "did not exist") {
+		t.Errorf("table b at 40: %+v, at 20: %+v", b40, b20)
+	}
+	for at, nearest := range map[LSN]string{10: "0/14", 21: "0/14", 29: "0/1E", 59: "0/3C"} {
+		if _, err := c.Pin(t.Context(), readstate.PinRequest{At: at}); !errors.Is(err, ErrNotRetained) || !strings.HasSuffix(err.Error(), nearest) {
+			t.Errorf("pin at %s: error %v, want ErrNotRetained and %s", at, err, nearest)
+		}
+	}
+	for _, req := range []readstate.PinRequest{{WaitSource: true}, {WaitLSN: 61}, {At: 61}} {
+		if _, err := c.Pin(t.Context(), req); err == nil || !strings.Contains(err.Error(), "0/3C") {
+			t.Errorf("pin %+v: error %v", req, err)
+		}
+	}
+	commit(t, w, 70, TableCommit{Name: b.Name, UUID: b.UUID, Drop: true})
+	s, err := c.Pin(t.Context(), readstate.PinRequest{})
+	if err != nil || s.LSN != 70 || len(s.Tables) != 1 {
+		t.Errorf("after a commit: %+v, %v", s, err)
+	}
+	if path := c.SearchPath(); len(path) != 1 || path[0] != "public" {
+		t.Errorf("search path %v", path)
+	}
+	w.Close()
+	closed, err := OpenReadOnly(t.Context(), Config{Dir: dir}) // with the writer's log gone
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed.Close()
+	if s, err := closed.Pin(t.Context(), readstate.PinRequest{}); err != nil || s.LSN != 70 {
+		t.Errorf("after the writer closed: %+v, %v", s, err)
+	}
+}
