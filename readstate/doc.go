@@ -2,7 +2,7 @@
 //
 //	mirror ──Provider──▶ Server ══ Unix socket ══▶ Client ──*State──▶ duckdb
 //	                       │                          │
-//	              pins of the connection     vectors by ID, columns by batch and field
+//	              pins of the connection     schemas, vectors by ID, columns by batch and field
 //
 // A State is the same value on both sides of the socket: its Files and Batches carry frozen deletion vectors, and a
 // Batch's ColumnReader hands out Arrow arrays on the Go heap. The bytes on the wire are written down in

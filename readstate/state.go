@@ -54,7 +54,8 @@ type File struct {
 
 // Batch is rows still in memory: the first Rows rows of a memory batch, without those in Deleted.
 type Batch struct {
-	// ID names the batch within the life of the process that serves it; row k of a batch never changes.
+	// ID names the batch within the life of this process (a client gives IDs of its own, so that they stay unique over
+	// connections); row k of a batch never changes.
 	ID      uint64
 	Sealed  bool
 	Rows    int
