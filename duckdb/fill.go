@@ -37,6 +37,9 @@ func fillVector(vec mapping.Vector, t columnType, arr arrow.Array) (int64, error
 	if ext, ok := arr.(array.ExtensionArray); ok {
 		arr = ext.Storage()
 	}
+	if !t.matches(arr.DataType()) {
+		return 0, fmt.Errorf("an arrow array of %s where %s was announced", arr.DataType(), t.sql)
+	}
 	if arr.Len() == 0 {
 		return 0, nil
 	}
@@ -84,10 +87,7 @@ func fillFixed(vec mapping.Vector, t columnType, arr arrow.Array) (int64, error)
 
 // fillBool widens bits to bytes.
 func fillBool(vec mapping.Vector, t columnType, arr arrow.Array) (int64, error) {
-	a, ok := arr.(*array.Boolean)
-	if !ok {
-		return 0, wrongArray(arr, t)
-	}
+	a := arr.(*array.Boolean)
 	out := vectorBytes(vec, t, a.Len())
 	for i := range out {
 		out[i] = 0
@@ -177,10 +177,7 @@ func fillStrings(vec mapping.Vector, offsets []int32, data []byte) int64 {
 
 // fillList copies offsets as DuckDB's (offset, length) pairs and the elements into the child vector.
 func fillList(vec mapping.Vector, t columnType, arr arrow.Array) (int64, error) {
-	a, ok := arr.(*array.List)
-	if !ok {
-		return 0, wrongArray(arr, t)
-	}
+	a := arr.(*array.List)
 	offsets, err := offsetsOf(arr, a.ListValues().Len())
 	if err != nil {
 		return 0, err
@@ -237,10 +234,6 @@ func offsetsOf(arr arrow.Array, limit int) ([]int32, error) {
 		last = o
 	}
 	return offsets, nil
-}
-
-func wrongArray(arr arrow.Array, t columnType) error {
-	return fmt.Errorf("an arrow array of %s where %s was announced", arr.DataType(), t.sql)
 }
 
 // liveRows fills sel with the positions of [from, from+n) that are not set in dead, counted from `from`.

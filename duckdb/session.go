@@ -52,61 +52,61 @@ func (db *DB) each(ctx context.Context, script string, show func(*result) error)
 		if err := db.beginStatement(ctx); err != nil {
 			return err
 		}
-		var prepared mapping.PreparedStatement
-		state := mapping.PrepareExtractedStatement(db.conn, extracted, i, &prepared)
-		err := db.statement(ctx, prepared, state, show)
-		mapping.DestroyPrepare(&prepared)
-		if err != nil {
+		run := func(res *mapping.Result) mapping.State { return mapping.Query(db.conn, script, res) }
+		if n > 1 {
+			run = func(res *mapping.Result) mapping.State { return db.runExtracted(extracted, i, res) }
+		}
+		if err := db.statement(ctx, run, show); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// statement executes a prepared statement.
-func (db *DB) statement(ctx context.Context, prepared mapping.PreparedStatement, state mapping.State, show func(*result) error) error {
-	if state == mapping.StateError {
-		return errors.New(mapping.PrepareError(prepared))
-	}
-	kind := mapping.PreparedStatementType(prepared)
-	if n := mapping.NParams(prepared); n > 0 {
-		return fmt.Errorf("the statement has %d parameters; a script cannot give them values", n)
-	}
-	r, err := db.execute(ctx, prepared)
-	switch kind {
-	case mapping.StatementTypeTransaction:
-		was := db.session.inTransaction
-		db.session.inTransaction = db.probeTransaction()
-		if !was && db.session.inTransaction {
-			db.endScope() // BEGIN itself reads nothing: the state is pinned for the first statement inside
-		}
-		db.session.stale = true
-	case mapping.StatementTypeCreate, mapping.StatementTypeDrop, mapping.StatementTypeAlter, mapping.StatementTypeExecute, mapping.StatementTypeDetach:
-		db.session.stale = true
-	}
-	if err != nil {
-		return err
-	}
-	defer r.close()
-	r.kind = kind
-	return show(r)
+// runExtracted prepares and executes one statement of several. DuckDB binds it for each, which is why a statement that
+// stands alone is sent as text.
+func (db *DB) runExtracted(extracted mapping.ExtractedStatements, i mapping.IdxT, res *mapping.Result) mapping.State {
+	var prepared mapping.PreparedStatement
+	defer mapping.DestroyPrepare(&prepared)
+	mapping.PrepareExtractedStatement(db.conn, extracted, i, &prepared)
+	return mapping.ExecutePrepared(prepared, res)
 }
 
-// execute runs a prepared statement to its end. When ctx ends first, DuckDB is interrupted.
-func (db *DB) execute(ctx context.Context, prepared mapping.PreparedStatement) (*result, error) {
-	stop := db.interruptOn(ctx)
+// statement runs one statement to its end and shows its result. When ctx ends first, DuckDB is interrupted.
+func (db *DB) statement(ctx context.Context, run func(*mapping.Result) mapping.State, show func(*result) error) error {
 	r := &result{}
-	state := mapping.ExecutePrepared(prepared, &r.res)
+	defer r.close()
+	stop := db.interruptOn(ctx)
+	state := run(&r.res)
 	stop()
 	if state == mapping.StateError {
 		text := mapping.ResultError(&r.res)
-		r.close()
+		db.lookAround()
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%s: %w", text, context.Cause(ctx))
+			return fmt.Errorf("%s: %w", text, context.Cause(ctx))
 		}
-		return nil, errors.New(text)
+		return errors.New(text)
 	}
-	return r, nil
+	r.kind = mapping.ResultStatementType(r.res)
+	switch r.kind {
+	case mapping.StatementTypeSelect, mapping.StatementTypeInsert, mapping.StatementTypeUpdate, mapping.StatementTypeDelete,
+		mapping.StatementTypeExplain, mapping.StatementTypeCopy, mapping.StatementTypePrepare, mapping.StatementTypeSet,
+		mapping.StatementTypeVariableSet, mapping.StatementTypePragma, mapping.StatementTypeAttach, mapping.StatementTypeCreateFunc:
+	default:
+		db.session.stale = true
+		db.lookAround()
+	}
+	return show(r)
+}
+
+// lookAround finds out whether a statement has begun or ended a transaction.
+func (db *DB) lookAround() {
+	s := &db.session
+	was := s.inTransaction
+	s.inTransaction = db.probeTransaction()
+	if was != s.inTransaction {
+		db.endScope() // BEGIN itself reads nothing: the state is pinned for the first statement inside
+	}
 }
 
 // interruptOn interrupts the user's connection once ctx ends, again and again until stop is called: DuckDB forgets an

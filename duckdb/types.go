@@ -23,7 +23,8 @@ type columnType struct {
 	id     mapping.Type
 	width  uint8 // decimal: digits
 	scale  uint8
-	elem   *columnType // list
+	elem   *columnType    // list
+	arrow  arrow.DataType // storage type of the arrays that come
 	fill   filler
 	stride int // bytes of one value in the vector
 }
@@ -60,6 +61,12 @@ func typeOf(t arrow.DataType) (columnType, error) {
 	if ext, ok := t.(arrow.ExtensionType); ok {
 		t = ext.StorageType()
 	}
+	out, err := mapType(t)
+	out.arrow = t
+	return out, err
+}
+
+func mapType(t arrow.DataType) (columnType, error) {
 	switch t := t.(type) {
 	case *arrow.BooleanType:
 		return columnType{sql: "BOOLEAN", id: mapping.TypeBoolean, fill: fillBool, stride: 1}, nil
@@ -124,6 +131,14 @@ func decimalType(t *arrow.Decimal128Type) (columnType, error) {
 		out.stride = 16
 	}
 	return out, nil
+}
+
+// matches says whether an array is of the announced type. A list's elements are checked when they are filled.
+func (t columnType) matches(arr arrow.DataType) bool {
+	if t.id == mapping.TypeList {
+		return arr.ID() == t.arrow.ID()
+	}
+	return arrow.TypeEqual(arr, t.arrow)
 }
 
 // logical makes the type's DuckDB object. The caller destroys it.
