@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -129,6 +130,7 @@ func TestManifestsMerge(t *testing.T) {
 	for i := range int64(80) {
 		file := writeRows(t, w, loc, LSN(i+1), 2*i, 2*i+1)
 		change.Add = []DataFile{file}
+		want = append(want, fmt.Sprintf("%d|row %d|%d|", 2*i, 2*i, i+1), fmt.Sprintf("%d|row %d|%d|", 2*i+1, 2*i+1, i+1))
 		commit(t, w, LSN(i+1), change)
 		change = TableCommit{Name: loc.Name, UUID: loc.UUID}
 		tbl := w.names[loc.Name]
@@ -142,14 +144,9 @@ func TestManifestsMerge(t *testing.T) {
 			firstIDs[path] = f.firstRowID
 		}
 	}
-	for _, f := range w.names[loc.Name].files {
-		for r := range int64(2) {
-			want = append(want, []string{"even", "odd"}[r]+"|"+f.file.Path[len(f.file.Path)-20:])
-		}
-	}
-	rows := sortedScan(t, openIceberg(t, metadataPath(w, loc.Name)))
-	if len(rows) != len(want) || len(slices.Compact(rows)) != 160 {
-		t.Errorf("%d rows, want %d", len(rows), len(want))
+	slices.Sort(want)
+	if rows := sortedScan(t, openIceberg(t, metadataPath(w, loc.Name))); !slices.Equal(rows, want) {
+		t.Errorf("rows %v, want %v", rows, want)
 	}
 }
 
