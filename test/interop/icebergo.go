@@ -9,7 +9,9 @@ import (
 	"github.com/apache/iceberg-go/table"
 )
 
-// icebergGo reads with iceberg-go, in this process.
+// IcebergGo reads with iceberg-go, in this process. It needs no Readers.
+var IcebergGo Reader = icebergGo{}
+
 type icebergGo struct{}
 
 func (icebergGo) Name() string { return "iceberg-go" }

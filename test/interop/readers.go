@@ -58,7 +58,7 @@ func Start() (*Readers, error) {
 			foreign{"pyiceberg", python},
 			foreign{"duckdb", python},
 			foreign{"java", java},
-			icebergGo{},
+			IcebergGo,
 		},
 		processes: []*process{python, java},
 	}, nil
@@ -72,6 +72,11 @@ func (r *Readers) Close() error {
 	}
 	r.processes = nil
 	return errors.Join(errs...)
+}
+
+// Named returns the reader of that name: pyiceberg, duckdb, java or iceberg-go.
+func (r *Readers) Named(name string) Reader {
+	return r.All[slices.IndexFunc(r.All, func(one Reader) bool { return one.Name() == name })]
 }
 
 // Check reads the snapshot with every reader and fails the test for each that does not show exactly these columns and
