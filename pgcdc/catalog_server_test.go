@@ -14,14 +14,9 @@ import (
 	"pgmirror/test/harness"
 )
 
-func TestCatalog(t *testing.T) {
-	server := harness.StartPostgres(t)
-	for name, test := range map[string]func(*testing.T, *harness.Postgres){
-		"Identify": catalogIdentify, "Look": catalogLook, "Refusals": catalogRefusals, "Fingerprint": catalogFingerprint,
-		"Rewrite": catalogRewrite, "CreatePublication": catalogCreatePublication,
-	} {
-		t.Run(name, func(t *testing.T) { test(t, server.For(t)) })
-	}
+var catalogTests = map[string]serverTest{
+	"Identify": catalogIdentify, "Look": catalogLook, "Refusals": catalogRefusals, "Fingerprint": catalogFingerprint,
+	"Rewrite": catalogRewrite, "CreatePublication": catalogCreatePublication,
 }
 
 // The server is who its own control file says.

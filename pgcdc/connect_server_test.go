@@ -25,25 +25,18 @@ import (
 func TestConnect(t *testing.T) {
 	p := harness.StartPostgres(t)
 	certificate, key := selfSigned(t)
-	for name, content := range map[string]string{"server.crt": certificate, "server.key": key} {
-		// The server writes them itself, so that they are its own and nobody else reads the key.
-		p.Exec("COPY (SELECT unnest(string_to_array('" + strings.TrimSpace(content) + "', E'\\n'))) TO '" + filepath.Join(p.DataDir(), name) + "'")
-	}
+	p.WriteFile("server.crt", []byte(certificate))
+	p.WriteFile("server.key", []byte(key))
 	const password = "s3cr et'\\x"
 	p.Exec("CREATE ROLE locked LOGIN REPLICATION PASSWORD 's3cr et''\\x'", "CREATE ROLE weak LOGIN", "ALTER SYSTEM SET ssl = on")
-	hba := filepath.Join(p.DataDir(), "pg_hba.conf")
-	rest, err := os.ReadFile(hba)
+	rest, err := os.ReadFile(filepath.Join(p.DataDir(), "pg_hba.conf"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	rules := "hostssl all locked 127.0.0.1/32 scram-sha-256\nhost all locked 127.0.0.1/32 reject\n"
-	if err := os.WriteFile(hba, append([]byte(rules), rest...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	p.WriteFile("pg_hba.conf", append([]byte(rules), rest...))
 	p.Exec("SELECT pg_reload_conf()")
-	eventually(t, "the server speaks TLS", func() bool {
-		return p.QueryRow("SELECT current_setting('ssl')") == "on" && p.QueryRow("SELECT count(*) FROM pg_hba_file_rules WHERE auth_method = 'reject'") == "1"
-	})
+	eventually(t, "the server speaks TLS", func() bool { return p.QueryRow("SELECT current_setting('ssl')") == "on" })
 
 	dir := t.TempDir()
 	file := func(name, content string) string {
@@ -71,7 +64,7 @@ func TestConnect(t *testing.T) {
 		source string
 		env    map[string]string
 	}{
-		"keywords, verify-full": {base + " password=" + quoted + " sslmode=verify-full sslrootcert=" + root, nil},
+		"keywords, verify-full": {base + " password=" + quoted + " sslmode=verify-full channel_binding=require sslrootcert=" + root, nil},
 		"URL":                   {fmt.Sprintf("postgresql://locked:s3cr%%20et%%27%%5Cx@127.0.0.1:%d/postgres?sslmode=require", p.Port()), nil},
 		"environment": {"", map[string]string{"PGHOST": "127.0.0.1", "PGPORT": fmt.Sprint(p.Port()), "PGUSER": "locked", "PGDATABASE": "postgres",
 			"PGPASSWORD": password, "PGSSLMODE": "verify-ca", "PGSSLROOTCERT": root}},

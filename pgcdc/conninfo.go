@@ -3,6 +3,7 @@ package pgcdc
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -132,10 +133,28 @@ func replicationConfig(base *pgconn.Config, silence time.Duration) *pgconn.Confi
 	cfg := base.Copy()
 	cfg.RuntimeParams["replication"] = "database"
 	cfg.RuntimeParams["wal_sender_timeout"] = strconv.FormatInt(silence.Milliseconds(), 10)
-	cfg.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
-		return &silenceConn{Conn: conn}, nil
+	dial := base.DialFunc
+	cfg.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &silenceConn{Conn: conn}, nil // below TLS: the driver's channel binding wants to see the TLS connection
 	}
 	return cfg
+}
+
+// limitSilence bounds how long a read of a replication connection may wait.
+func limitSilence(conn net.Conn, limit time.Duration) error {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	silent, ok := conn.(*silenceConn)
+	if !ok {
+		return fmt.Errorf("limit the silence of a %T", conn)
+	}
+	silent.limit.Store(int64(limit))
+	return nil
 }
 
 // silenceConn ends a read that waits for longer than limit nanoseconds; 0, as it is at first, means any time.

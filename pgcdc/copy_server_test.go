@@ -11,13 +11,8 @@ import (
 	"pgmirror/test/harness"
 )
 
-func TestCopy(t *testing.T) {
-	server := harness.StartPostgres(t)
-	for name, test := range map[string]func(*testing.T, *harness.Postgres){
-		"Rows": copyRows, "Rewritten": copyRewritten, "SnapshotLost": copySnapshotLost, "Stopped": copyStopped,
-	} {
-		t.Run(name, func(t *testing.T) { test(t, server.For(t)) })
-	}
+var copyTests = map[string]serverTest{
+	"Rows": copyRows, "Rewritten": copyRewritten, "SnapshotLost": copySnapshotLost, "Stopped": copyStopped,
 }
 
 // A copy has exactly the rows of the snapshot, each value as the type's own send or output function writes it, and none of

@@ -18,6 +18,22 @@ import (
 // patience bounds every wait of a test for something that must happen.
 const patience = 20 * time.Second
 
+// serverTest is a test that needs a database of its own, but no server.
+type serverTest func(*testing.T, *harness.Postgres)
+
+// The server of these tests would never ask for a reply by itself: wal_sender_timeout is 0 unless a session sets it (S-W3).
+func TestSource(t *testing.T) {
+	server := harness.StartPostgres(t, harness.Setting("wal_sender_timeout", "0"))
+	for name, tests := range map[string]map[string]serverTest{"Stream": streamTests, "Catalog": catalogTests, "Copy": copyTests} {
+		for test, run := range tests {
+			t.Run(name+test, func(t *testing.T) {
+				t.Parallel()
+				run(t, server.For(t))
+			})
+		}
+	}
+}
+
 // rig is one database of a server, a role with no more rights than pgmirror asks for, and a Source that uses it.
 type rig struct {
 	t    *testing.T

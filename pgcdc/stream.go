@@ -118,8 +118,9 @@ func (s *Source) startReplication(ctx context.Context, conn *pgconn.PgConn, from
 	if err != nil {
 		return nil, err
 	}
-	if silent, ok := hijacked.Conn.(*silenceConn); ok {
-		silent.limit.Store(int64(silenceIntervals * s.cfg.StatusInterval))
+	if err := limitSilence(hijacked.Conn, silenceIntervals*s.cfg.StatusInterval); err != nil {
+		hijacked.Conn.Close()
+		return nil, err
 	}
 	st := &stream{
 		source: s, conn: hijacked.Conn, frontend: hijacked.Frontend, floor: info.ConfirmedFlush,

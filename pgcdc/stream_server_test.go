@@ -16,16 +16,10 @@ import (
 	"pgmirror/test/harness"
 )
 
-// The server of these tests would never ask for a reply by itself: wal_sender_timeout is 0 unless a session sets it (S-W3).
-func TestStream(t *testing.T) {
-	server := harness.StartPostgres(t, harness.Setting("wal_sender_timeout", "0"))
-	for name, test := range map[string]func(*testing.T, *harness.Postgres){
-		"Commits": streamCommits, "Idle": streamIdle, "Blocked": streamBlocked, "Terminated": streamTerminated,
-		"Silent": streamSilent, "OpenTransaction": streamOpenTransaction, "WaitPoint": streamWaitPoint, "Settings": streamSettings,
-		"SlotRefusals": streamSlotRefusals, "SlotActive": streamSlotActive, "Publication": streamPublication, "Goodbye": streamGoodbye,
-	} {
-		t.Run(name, func(t *testing.T) { test(t, server.For(t)) })
-	}
+var streamTests = map[string]serverTest{
+	"Commits": streamCommits, "Idle": streamIdle, "Blocked": streamBlocked, "Terminated": streamTerminated, "Silent": streamSilent,
+	"OpenTransaction": streamOpenTransaction, "WaitPoint": streamWaitPoint, "Settings": streamSettings, "SlotRefusals": streamSlotRefusals,
+	"SlotActive": streamSlotActive, "SlotGivenUp": streamSlotGivenUp, "Publication": streamPublication, "Goodbye": streamGoodbye,
 }
 
 // Commits arrive in order with increasing end LSNs, each whole, in both formats, with names as they were written.
@@ -382,6 +376,37 @@ func streamSlotActive(t *testing.T, p *harness.Postgres) {
 	}
 	if _, found, err := r.Slot(t.Context()); found || err != nil {
 		t.Errorf("after the drop: %v, %v", found, err)
+	}
+}
+
+// The making of a slot waits for older transactions; when it is given up, the server gives it up too, and nothing is left.
+func streamSlotGivenUp(t *testing.T, p *harness.Postgres) {
+	r := newRig(t, p)
+	writer := p.Open("postgres", r.name)
+	writer.Exec("CREATE TABLE t(id int PRIMARY KEY)", "BEGIN", "INSERT INTO t VALUES (1)")
+	ctx, cancel := context.WithCancel(t.Context())
+	slots := func() string {
+		return p.QueryRow("SELECT count(*) FROM pg_replication_slots WHERE slot_name = '" + r.name + "'")
+	}
+	result := make(chan error, 1)
+	go func() {
+		_, err := r.CreateSlot(ctx)
+		result <- err
+	}()
+	eventually(t, "the slot is being made", func() bool { return slots() == "1" })
+	select {
+	case err := <-result:
+		t.Fatalf("the slot did not wait: %v", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	cancel()
+	if err := <-result; !errors.Is(err, context.Canceled) {
+		t.Errorf("given up: %v", err)
+	}
+	writer.Exec("COMMIT")
+	eventually(t, "no slot is left", func() bool { return slots() == "0" })
+	if snapshot := r.createSlot(); snapshot.Name == "" || snapshot.ConsistentPoint != r.slot().ConfirmedFlush {
+		t.Errorf("%+v, slot at %s", snapshot, r.slot().ConfirmedFlush)
 	}
 }
 

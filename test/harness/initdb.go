@@ -68,12 +68,12 @@ func account() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
 
-// give hands a directory to the server's user.
-func give(dir string, cred *syscall.Credential) error {
+// give hands a file or directory to the server's user.
+func give(path string, cred *syscall.Credential) error {
 	if cred == nil {
 		return nil
 	}
-	return os.Chown(dir, int(cred.Uid), int(cred.Gid))
+	return os.Chown(path, int(cred.Uid), int(cred.Gid))
 }
 
 var templateLock sync.Mutex

@@ -249,6 +249,15 @@ func (p *Postgres) For(t testing.TB) *Postgres {
 // DataDir is the cluster's data directory.
 func (p *Postgres) DataDir() string { return filepath.Join(p.dir, "data") }
 
+// WriteFile writes a file of the data directory that only the server's user may read, such as a key or pg_hba.conf.
+func (p *Postgres) WriteFile(name string, content []byte) error {
+	path := filepath.Join(p.DataDir(), name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		return p.fail(err)
+	}
+	return p.fail(errors.Join(os.Chmod(path, 0o600), give(path, p.cred)))
+}
+
 // CopyDataDir copies the data directory of a stopped server to a path that does not exist yet.
 func (p *Postgres) CopyDataDir(to string) error {
 	if p.process != nil {
