@@ -20,8 +20,8 @@
 //     ErrProtocol or an ErrUnrepresentable, never in a panic. Errors contain no values.
 //   - Text and binary of one value make the same Sink calls.
 //   - Transaction.Rows is counted when rows are staged; reading the transaction gives as many, or an error.
-//   - A transaction takes at most twice Config.SpillBytes of memory, and the Relations it names. What comes after that
-//     is in its spill file.
+//   - A transaction takes at most twice Config.SpillBytes of memory, a few buffers, and the Relations it names. What
+//     comes after the first SpillBytes is in its spill file.
 //
 // No goroutine belongs to this half. The assembler is used by the goroutine that reads the stream. A Transaction belongs
 // to whoever received it, until Release; it may be read in another goroutine than the assembler's, and stays readable when

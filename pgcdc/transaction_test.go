@@ -383,3 +383,44 @@ func TestLargeStaging(t *testing.T) {
 		tx.Release()
 	}
 }
+
+// TestReadWhileAssembling holds that one goroutine may read and release transactions while another assembles the next
+// ones and resets between connections, with memory going back and forth through the pools.
+func TestReadWhileAssembling(t *testing.T) {
+	messages := capturedMessages(t)
+	var want []string
+	for _, tx := range assembleAll(t, newAssembler("", 0), messages) {
+		want = append(want, steps(t, tx))
+		tx.Release()
+	}
+	const connections = 50
+	transactions := make(chan *Transaction, 4)
+	a := newAssembler(filepath.Join(t.TempDir(), "spill"), 1500)
+	go func() {
+		defer close(transactions)
+		for range connections {
+			a.reset()
+			for _, message := range messages {
+				tx, err := a.message(message)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if tx != nil {
+					transactions <- tx
+				}
+			}
+		}
+	}()
+	read := 0
+	for tx := range transactions {
+		if got := steps(t, tx); got != want[read%len(want)] {
+			t.Fatalf("transaction %d reads %.300s\nwant %.300s", read, got, want[read%len(want)])
+		}
+		tx.Release()
+		read++
+	}
+	if read != connections*len(want) {
+		t.Errorf("%d transactions, want %d", read, connections*len(want))
+	}
+}

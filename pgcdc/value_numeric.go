@@ -69,7 +69,8 @@ func (n *numericWire) digit(i int) int {
 	return int(binary.BigEndian.Uint16(n.digits[2*i:]))
 }
 
-// appendText appends what numeric_out prints, and reports whether the scale covers all digits.
+// appendText appends what numeric_out prints, and reports whether the scale covers all digits. A weight and a scale of
+// two bytes each bound the text to 148 kB, however few the digits.
 func (n *numericWire) appendText(to []byte) ([]byte, bool) {
 	if n.special != "" {
 		return append(to, n.special...), true
