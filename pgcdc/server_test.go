@@ -65,7 +65,7 @@ func startDecodeServer(t *testing.T) *decodeServer {
 	data := filepath.Join(dir, "data")
 	run("initdb", "--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-locale", "--pgdata", data)
 	run("pg_ctl", "start", "--wait", "--pgdata", data, "--log", filepath.Join(dir, "log"), "--options",
-		fmt.Sprintf("-c listen_addresses='' -c unix_socket_directories=%s -c fsync=off -c wal_level=logical -c max_wal_senders=2 -c max_replication_slots=2", dir))
+		fmt.Sprintf("-c listen_addresses='' -c unix_socket_directories=%s -c fsync=off -c wal_level=logical -c max_wal_senders=2 -c max_replication_slots=2 -c max_prepared_transactions=2", dir))
 	t.Cleanup(func() { run("pg_ctl", "stop", "--mode=immediate", "--pgdata", data) })
 
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -127,6 +127,10 @@ func testTransactions(t *testing.T, server *decodeServer) {
 	for _, sql := range append(strings.Split(streamTables, ";"), streamWorkload...) {
 		server.exec(t, "begin; "+sql+"; commit")
 	}
+	// With two_phase off this arrives as a transaction like any other.
+	server.exec(t, "begin; insert into items values (80, 'prepared', 1, null); prepare transaction 'x'")
+	server.exec(t, "insert into items values (81, 'between', 1, null)")
+	server.exec(t, "commit prepared 'x'")
 	catalog := server.typeCatalog(t)
 	types := func(oid uint32, mod int32) *Type { return catalog.resolve(oid, mod, "column") }
 
