@@ -186,6 +186,9 @@ func TestVectorsAndSchemasAreSentOnce(t *testing.T) {
 	if one.Tables[0].Batches[0].ID != two.Tables[0].Batches[0].ID {
 		t.Error("a batch has two IDs")
 	}
+	if _, err := one.Tables[0].Batches[0].Columns.Read([]int{0}, 0, 1); err != nil { // from the cache from now on
+		t.Error(err)
+	}
 	one.Release()
 	one.Release()
 	if _, err := one.Tables[0].Batches[0].Columns.Read([]int{0}, 0, 1); !errors.Is(err, ErrReleased) {
