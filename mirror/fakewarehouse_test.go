@@ -1,0 +1,275 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"pgmirror/deletion"
+	"pgmirror/iceberg"
+)
+
+var errPowerCut = errors.New("power cut")
+
+// fakeWarehouse keeps tables in memory. What is not committed is lost by a crash, as orphans are by RemoveOrphans.
+type fakeWarehouse struct {
+	mu      sync.Mutex
+	doc     []byte
+	tables  map[string]*iceberg.TableState // by uuid
+	files   map[string][]arrow.RecordBatch // by path
+	serial  int
+	history []iceberg.Commit
+
+	// writing, if set, runs while a data file is being written, before it is closed.
+	writing func()
+	// committing, if set, runs inside Commit before anything is stored; its error fails the commit.
+	committing func() error
+}
+
+func newFakeWarehouse() *fakeWarehouse {
+	return &fakeWarehouse{tables: map[string]*iceberg.TableState{}, files: map[string][]arrow.RecordBatch{}}
+}
+
+func (w *fakeWarehouse) Load(context.Context) (*iceberg.State, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	st := &iceberg.State{Mirror: w.doc}
+	for _, t := range w.tables {
+		c := *t
+		c.Files = slices.Clone(t.Files)
+		st.Tables = append(st.Tables, c)
+	}
+	return st, nil
+}
+
+func (w *fakeWarehouse) RemoveOrphans(context.Context) (removed []string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	named := map[string]bool{}
+	for _, t := range w.tables {
+		for _, f := range t.Files {
+			named[f.Path] = true
+		}
+	}
+	maps.DeleteFunc(w.files, func(path string, _ []arrow.RecordBatch) bool { return !named[path] })
+	return nil, nil
+}
+
+func (w *fakeWarehouse) NewWriter(_ context.Context, loc iceberg.TableLocation) (DataWriter, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.serial++
+	return &fakeWriter{w: w, data: iceberg.DataFile{Path: fmt.Sprintf("/w/%s/%06d.parquet", loc.Name.Name, w.serial)}}, nil
+}
+
+type fakeWriter struct {
+	w    *fakeWarehouse
+	data iceberg.DataFile
+	recs []arrow.RecordBatch
+}
+
+func (x *fakeWriter) Write(rec arrow.RecordBatch) error {
+	lsns := rec.Column(int(rec.NumCols()) - 1).(*array.Int64)
+	for i := range lsns.Len() {
+		lsn := LSN(lsns.Value(i))
+		if lsn < x.data.MaxLSN {
+			return fmt.Errorf("row %d was created before the row above it", x.data.Rows)
+		}
+		if x.data.MinLSN == 0 {
+			x.data.MinLSN = lsn
+		}
+		x.data.MaxLSN = lsn
+		x.data.Rows++
+	}
+	x.recs = append(x.recs, rec)
+	return nil
+}
+
+func (x *fakeWriter) Close() (iceberg.DataFile, error) {
+	if f := x.w.writing; f != nil {
+		f()
+	}
+	x.w.mu.Lock()
+	defer x.w.mu.Unlock()
+	x.w.files[x.data.Path] = x.recs
+	x.data.Bytes = 100 * x.data.Rows
+	return x.data, nil
+}
+
+func (x *fakeWriter) Abort() error { return nil }
+
+func (w *fakeWarehouse) OpenData(path string) (DataReader, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	recs, ok := w.files[path]
+	if !ok {
+		return nil, fmt.Errorf("no file %s", path)
+	}
+	return fakeReader(recs), nil
+}
+
+type fakeReader []arrow.RecordBatch
+
+func (r fakeReader) pick(rec arrow.RecordBatch, ids []int32) (arrow.RecordBatch, error) {
+	var fields []arrow.Field
+	var arrays []arrow.Array
+	for _, id := range ids {
+		for i, f := range rec.Schema().Fields() {
+			if got, err := fieldID(f); err == nil && got == int(id) {
+				fields, arrays = append(fields, f), append(arrays, rec.Column(i))
+			}
+		}
+	}
+	if len(arrays) != len(ids) {
+		return nil, fmt.Errorf("columns %v are not all there", ids)
+	}
+	return array.NewRecordBatch(arrow.NewSchema(fields, nil), arrays, rec.NumRows()), nil
+}
+
+func (r fakeReader) Columns(_ context.Context, ids []int32, each func(arrow.RecordBatch, int64) error) error {
+	first := int64(0)
+	for _, rec := range r {
+		picked, err := r.pick(rec, ids)
+		if err != nil {
+			return err
+		}
+		if err := each(picked, first); err != nil {
+			return err
+		}
+		first += rec.NumRows()
+	}
+	return nil
+}
+
+func (r fakeReader) Row(row int64, ids []int32) (arrow.RecordBatch, error) {
+	for _, rec := range r {
+		if row < rec.NumRows() {
+			return r.pick(rec.NewSlice(row, row+1), ids)
+		}
+		row -= rec.NumRows()
+	}
+	return nil, errors.New("no such row")
+}
+
+func (r fakeReader) Close() error { return nil }
+
+func (w *fakeWarehouse) Commit(_ context.Context, c iceberg.Commit) (*iceberg.Result, error) {
+	if f := w.committing; f != nil {
+		if err := f(); err != nil {
+			return nil, err
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	next := map[string]*iceberg.TableState{}
+	for uuid, t := range w.tables {
+		next[uuid] = t
+	}
+	for _, tc := range c.Tables {
+		old := next[tc.UUID]
+		if (old == nil) != tc.Create {
+			return nil, fmt.Errorf("table %s: create is %v", tc.Name.Name, tc.Create)
+		}
+		t := iceberg.TableState{Name: tc.Name, UUID: tc.UUID}
+		if old != nil {
+			t = *old
+		}
+		if tc.Schema != nil {
+			t.Schema = tc.Schema
+		}
+		t.LSN = c.LSN
+		files := slices.Clone(t.Files)
+		for _, path := range tc.Remove {
+			n := len(files)
+			files = slices.DeleteFunc(files, func(f iceberg.DataFile) bool { return f.Path == path })
+			if len(files) != n-1 {
+				return nil, fmt.Errorf("remove %s: not there", path)
+			}
+		}
+		for _, f := range tc.Add {
+			if w.files[f.Path] == nil {
+				return nil, fmt.Errorf("add %s: no such file", f.Path)
+			}
+			if f.MaxLSN > c.LSN {
+				return nil, fmt.Errorf("add %s: rows of %s in the snapshot at %s", f.Path, f.MaxLSN, c.LSN)
+			}
+			files = append(files, f)
+		}
+		for path, v := range tc.Vectors {
+			i := slices.IndexFunc(files, func(f iceberg.DataFile) bool { return f.Path == path })
+			if i < 0 {
+				return nil, fmt.Errorf("vector for %s: not there", path)
+			}
+			if err := superset(files[i].Deleted, v); err != nil {
+				return nil, fmt.Errorf("vector for %s: %w", path, err)
+			}
+			files[i].Deleted = v
+		}
+		t.Files = files
+		next[tc.UUID] = &t
+	}
+	w.tables, w.doc = next, slices.Clone(c.Mirror)
+	w.history = append(w.history, c)
+	return &iceberg.Result{}, nil
+}
+
+func superset(old, v *deletion.Vector) error {
+	for pos := range old.Positions() {
+		if !v.Contains(pos) {
+			return fmt.Errorf("position %d is visible again", pos)
+		}
+	}
+	return nil
+}
+
+func (w *fakeWarehouse) DeleteUnreachable(context.Context, []string) error { return nil }
+
+// fakeFiles keeps index files in memory; tear damages some.
+type fakeFiles struct {
+	mu    sync.Mutex
+	files map[string][]byte
+}
+
+func (f *fakeFiles) WriteFile(path string, data []byte) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.files[path] = slices.Clone(data)
+	return nil
+}
+
+func (f *fakeFiles) Map(path string) ([]byte, func() error, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	data, ok := f.files[path]
+	if !ok {
+		return nil, nil, fmt.Errorf("no file %s", path)
+	}
+	return data, func() error { return nil }, nil
+}
+
+func (f *fakeFiles) List(dir string) (names []string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for path := range f.files {
+		if strings.HasPrefix(path, dir+"/") {
+			names = append(names, filepath.Base(path))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (f *fakeFiles) Remove(path string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.files, path)
+	return nil
+}
