@@ -301,6 +301,26 @@ func one(result sql.Result, err error) error {
 	return ErrForeignSnapshot
 }
 
+// replacedOf looks files up in the list of replaced ones; those not in it are left out.
+func (c *catalog) replacedOf(ctx context.Context, paths []string) (found []replacedFile, err error) {
+	tx, err := c.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, fmt.Errorf("look up replaced files: %w", err)
+	}
+	defer tx.Rollback()
+	for _, path := range paths {
+		r := replacedFile{path: path}
+		err := tx.QueryRowContext(ctx, `SELECT uuid, sequence FROM pgmirror_replaced WHERE path = ?`, path).Scan(&r.uuid, &r.sequence)
+		switch {
+		case err == nil:
+			found = append(found, r)
+		case !errors.Is(err, sql.ErrNoRows):
+			return nil, fmt.Errorf("look up replaced files: %w", err)
+		}
+	}
+	return found, nil
+}
+
 // forget takes deleted files off the list of replaced ones.
 func (c *catalog) forget(ctx context.Context, paths []string) error {
 	tx, err := c.db.BeginTx(ctx, nil)

@@ -49,7 +49,7 @@ func (w *Warehouse) Commit(ctx context.Context, c Commit) (*Result, error) {
 
 // assemblies pairs every change with the table it changes.
 func (w *Warehouse) assemblies(c Commit) (jobs []*assembly, dropped []*table, err error) {
-	names, uuids := map[TableName]string{}, map[string]bool{}
+	names, uuids, places := map[TableName]string{}, map[string]bool{}, map[string]bool{}
 	for _, change := range c.Tables {
 		if change.Drop {
 			names[change.Name] = "dropped"
@@ -76,11 +76,10 @@ func (w *Warehouse) assemblies(c Commit) (jobs []*assembly, dropped []*table, er
 			names[change.Name] = "created"
 			a := &assembly{w: w, change: change}
 			a.begin(change.Name, change.UUID, w.tableDir(change.Name, change.UUID))
-			for _, other := range w.tables {
-				if other.dir == a.next.dir {
-					return nil, nil, fmt.Errorf("%w: %s: its directory is table %s.%s's; give it another uuid", ErrIllegalCommit, where, other.name.Schema, other.name.Name)
-				}
+			if w.places[a.next.dir] != nil || places[a.next.dir] {
+				return nil, nil, fmt.Errorf("%w: %s: its directory %s is another table's; give it another uuid", ErrIllegalCommit, where, a.next.dir)
 			}
+			places[a.next.dir] = true
 			jobs = append(jobs, a)
 			continue
 		}
@@ -145,12 +144,11 @@ func (w *Warehouse) publish(ctx context.Context, c Commit, jobs []*assembly, dro
 func (w *Warehouse) install(jobs []*assembly, dropped []*table) *Result {
 	result := &Result{Tables: map[TableName]TableState{}}
 	for _, t := range dropped {
-		delete(w.tables, t.uuid)
-		delete(w.names, t.name)
+		w.forgetTable(t)
 		result.Unreachable = append(result.Unreachable, t.allFiles()...)
 	}
 	for _, a := range jobs {
-		w.tables[a.next.uuid], w.names[a.next.name] = a.next, a.next
+		w.setTable(a.next)
 		result.Tables[a.next.name] = a.next.state()
 		result.Unreachable = append(result.Unreachable, a.unreachable...)
 	}

@@ -259,3 +259,46 @@ func TestVersionHint(t *testing.T) {
 	again, _ := openLoaded(t, Config{Dir: dir})
 	check(again)
 }
+
+// Only what the catalog lists as replaced is deleted, and nothing that a retained snapshot names.
+func TestDeleteUnreachableIsCareful(t *testing.T) {
+	w, _ := openLoaded(t, Config{Dir: t.TempDir(), KeepSnapshots: 2})
+	loc := newLocation(t, "a")
+	f := writeRows(t, w, loc, 10, 1, 2, 3)
+	commit(t, w, 10, TableCommit{Name: loc.Name, UUID: loc.UUID, Create: true, Schema: loc.Schema, Add: []DataFile{f}})
+	exists := func() bool {
+		_, err := os.Stat(f.Path)
+		return err == nil
+	}
+	if err := w.DeleteUnreachable(t.Context(), []string{f.Path, "/etc/hosts"}); err != nil || !exists() {
+		t.Errorf("a live file: error %v, exists %v", err, exists())
+	}
+	removed := commit(t, w, 11, TableCommit{Name: loc.Name, UUID: loc.UUID, Remove: []string{f.Path}})
+	if err := w.DeleteUnreachable(t.Context(), []string{f.Path}); err == nil || !exists() || slices.Contains(removed.Unreachable, f.Path) {
+		t.Errorf("a file of a retained snapshot: error %v, exists %v", err, exists())
+	}
+	expired := commit(t, w, 12, TableCommit{Name: loc.Name, UUID: loc.UUID})
+	if !slices.Contains(expired.Unreachable, f.Path) {
+		t.Errorf("unreachable %v, want %s", expired.Unreachable, f.Path)
+	}
+	for range 2 {
+		if err := w.DeleteUnreachable(t.Context(), expired.Unreachable); err != nil || exists() {
+			t.Errorf("an unreachable file: error %v, exists %v", err, exists())
+		}
+	}
+}
+
+// Two places that every reader reads alike, and some that they do not.
+func TestOpenRefusesOddDirectories(t *testing.T) {
+	for _, dir := range []string{"relative", "/tmp/a%20b", "/tmp/a#b", "/tmp/[a]", "/tmp/\xff"} {
+		if w, err := Open(t.Context(), Config{Dir: dir}); err == nil {
+			w.Close()
+			t.Errorf("%q was opened", dir)
+		}
+	}
+	w, err := Open(t.Context(), Config{Dir: filepath.Join(t.TempDir(), "mit Umlaut ä und Leerzeichen")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+}

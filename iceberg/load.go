@@ -45,7 +45,7 @@ func (w *Warehouse) Load(ctx context.Context) (*State, error) {
 				t.replaced = append(t.replaced, r)
 			}
 		}
-		w.tables[t.uuid], w.names[t.name] = t, t
+		w.setTable(t)
 		state.Tables = append(state.Tables, t.state())
 	}
 	for _, n := range c.foreign {

@@ -9,12 +9,21 @@ import (
 )
 
 // DeleteUnreachable deletes files that Result.Unreachable listed, when no reader uses them any more. It may be called again
-// for the same files, in any life. A path outside the warehouse is refused.
+// for the same files, in any life. It deletes nothing that the catalog does not list as replaced, and refuses what a retained
+// snapshot names. It does not wait for a commit that is being assembled.
 func (w *Warehouse) DeleteUnreachable(ctx context.Context, paths []string) error {
-	for _, path := range paths {
-		if !strings.HasPrefix(filepath.Clean(path), w.root+"/") {
-			return fmt.Errorf("delete %s: it is not in the warehouse", path)
+	listed, err := w.catalog.replacedOf(ctx, paths)
+	if err != nil {
+		return err
+	}
+	for _, r := range listed {
+		if w.retained(r) {
+			return fmt.Errorf("delete %s: a retained snapshot names it", r.path)
 		}
+	}
+	paths = paths[:0:0]
+	for _, r := range listed {
+		paths = append(paths, r.path)
 	}
 	for _, path := range paths {
 		if err := ctx.Err(); err != nil {
@@ -26,6 +35,14 @@ func (w *Warehouse) DeleteUnreachable(ctx context.Context, paths []string) error
 	}
 	// Forgotten last: a crash before leaves the names, and deleting an absent file is no error.
 	return w.catalog.forget(ctx, paths)
+}
+
+// retained says whether a retained snapshot of a known table may name a replaced file.
+func (w *Warehouse) retained(r replacedFile) bool {
+	w.current.RLock()
+	defer w.current.RUnlock()
+	t := w.tables[r.uuid]
+	return t != nil && r.sequence > oldestSequence(t.meta)
 }
 
 func (w *Warehouse) remove(path string) error {

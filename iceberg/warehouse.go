@@ -19,7 +19,7 @@ type Config struct {
 	Files FileSystem
 	Log   *slog.Logger // nil is silent
 	// Effect, for tests, is called before each named effect (EffectNames); "sqlite committed" comes after the commit. Its
-	// error ends the work there as a crash would: nothing is cleaned up.
+	// error ends the work there as a crash would: nothing is cleaned up. Several goroutines may call it at once.
 	Effect func(name string) error
 	// KeepSnapshots is how many snapshots a table retains, at least 1; 0 is 100.
 	KeepSnapshots int
@@ -44,11 +44,14 @@ type Warehouse struct {
 	log     *slog.Logger
 	catalog *catalog
 
-	mu     sync.Mutex
+	mu     sync.Mutex // one Commit or RemoveOrphans at a time
 	loaded bool
-	broken error             // a commit's outcome is unknown: nothing more is committed in this life
-	tables map[string]*table // by uuid
-	names  map[TableName]*table
+	broken error // a commit's outcome is unknown: nothing more is committed in this life
+
+	current sync.RWMutex      // guards the maps' reads outside mu; held for moments only
+	tables  map[string]*table // by uuid
+	names   map[TableName]*table
+	places  map[string]*table // by directory
 
 	dirs sync.Map // directories known to exist durably
 }
@@ -71,7 +74,7 @@ func Open(ctx context.Context, config Config) (*Warehouse, error) {
 		return nil, fmt.Errorf("keep snapshots %d: at least 1 is needed", config.KeepSnapshots)
 	}
 	w := &Warehouse{config: config, root: filepath.Join(config.Dir, "warehouse"), files: config.Files, log: config.Log,
-		tables: map[string]*table{}, names: map[TableName]*table{}}
+		tables: map[string]*table{}, names: map[TableName]*table{}, places: map[string]*table{}}
 	if err := w.ensureDir(w.root); err != nil {
 		return nil, err
 	}
@@ -148,6 +151,21 @@ func (w *Warehouse) writeFile(path string, data []byte) error {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
+}
+
+// setTable makes t the current version of its table.
+func (w *Warehouse) setTable(t *table) {
+	w.current.Lock()
+	defer w.current.Unlock()
+	w.tables[t.uuid], w.names[t.name], w.places[t.dir] = t, t, t
+}
+
+func (w *Warehouse) forgetTable(t *table) {
+	w.current.Lock()
+	defer w.current.Unlock()
+	delete(w.tables, t.uuid)
+	delete(w.names, t.name)
+	delete(w.places, t.dir)
 }
 
 func (w *Warehouse) syncDir(dir string) error {
