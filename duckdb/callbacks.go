@@ -93,7 +93,7 @@ func pgmirrorSQL(infoPtr, in, out unsafe.Pointer) {
 func pgmirrorLive(infoPtr, in, out unsafe.Pointer) {
 	info := mapping.FunctionInfo{Ptr: infoPtr}
 	db := unbox(mapping.ScalarFunctionGetExtraInfo(info)).(*DB)
-	if err := db.live(info, mapping.DataChunk{Ptr: in}, mapping.Vector{Ptr: out}); err != nil {
+	if err := db.live(mapping.DataChunk{Ptr: in}, mapping.Vector{Ptr: out}); err != nil {
 		mapping.ScalarFunctionSetError(info, err.Error())
 	}
 }

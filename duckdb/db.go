@@ -30,7 +30,7 @@ type Pinner interface {
 // Config says what a DB reads and what it may use.
 type Config struct {
 	Source Pinner
-	// Request is sent with every pin: at which LSN to read, or what to wait for.
+	// Request goes with every pin: at which LSN to read, or what to wait for.
 	Request readstate.PinRequest
 	// ScratchDir is where the DB makes its own directory, removed by Close. Empty: the system's for temporary files.
 	ScratchDir string
@@ -193,8 +193,7 @@ func (db *DB) Run(ctx context.Context, script string, out io.Writer, format Form
 	return db.each(ctx, script, func(r *result) error { return db.write(ctx, r, out, format) })
 }
 
-// Query executes a script and returns the last statement's result set as text. The caller closes it before the next Run
-// or Query.
+// Query executes a script and returns the last result set as text, all of it in memory; without one, empty Rows.
 func (db *DB) Query(ctx context.Context, script string) (*Rows, error) {
 	var last *Rows
 	err := db.each(ctx, script, func(r *result) error {

@@ -17,20 +17,22 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+	"go.uber.org/goleak"
 
 	"pgmirror/deletion"
 	"pgmirror/readstate"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 // fakePinner serves states that a test builds, and counts pins that are not released.
 type fakePinner struct {
-	mu    sync.Mutex
-	make  func(pin int) (*readstate.State, error)
-	pins  int
-	path  []string
-	open  atomic.Int64
-	reqs  []readstate.PinRequest
-	batch atomic.Uint64
+	mu   sync.Mutex
+	make func(pin int) (*readstate.State, error)
+	pins int
+	path []string
+	open atomic.Int64
+	reqs []readstate.PinRequest
 }
 
 func (p *fakePinner) SearchPath() []string { return p.path }

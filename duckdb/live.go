@@ -10,7 +10,7 @@ import (
 // live is pgmirror_live(handle, file_index, file_row_number) over one chunk. DuckDB flattens the arguments of a C
 // function, so each is a plain array. A row number beyond the bitmap, or a file that is not in the list, is an error:
 // it would mean that the virtual columns are not what the self-test found.
-func (db *DB) live(info mapping.FunctionInfo, in mapping.DataChunk, out mapping.Vector) error {
+func (db *DB) live(in mapping.DataChunk, out mapping.Vector) error {
 	n := int(mapping.DataChunkGetSize(in))
 	if n == 0 {
 		return nil

@@ -102,9 +102,9 @@ func TestUnionReadEqualsPlainTable(t *testing.T) {
 		name        string
 		files, mems []int // rows of each
 	}{
-		{"files and memory", []int{5000, 1, 4097, 2500}, []int{2048, 8192, 1, 2049}},
-		{"files only", []int{5000, 3000}, nil},
-		{"memory only", nil, []int{8192, 500}},
+		{"files and memory", []int{3000, 1, 2049}, []int{2048, 4100, 1}},
+		{"files only", []int{3000, 2000}, nil},
+		{"memory only", nil, []int{5000, 500}},
 		{"nothing", nil, nil},
 	} {
 		for _, ratio := range []float64{0, 0.02, 0.3, 1} {

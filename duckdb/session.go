@@ -20,7 +20,7 @@ type session struct {
 	scope    *scope     // nil between Run calls outside a transaction
 	defining bool       // views are being defined: pgmirror_sql answers with no rows
 	shapes   map[string]*shownTable
-	lastTxid uint64 // of the last bind
+	lastTxid uint64 // of the last bind; shows that the id does name the statement
 }
 
 // scope is one statement, or one transaction: it reads one state.
@@ -80,7 +80,7 @@ func (db *DB) statement(ctx context.Context, run func(*mapping.Result) mapping.S
 	state := run(&r.res)
 	stop()
 	if state == mapping.StateError {
-		text := mapping.ResultError(&r.res)
+		text := explain(mapping.ResultError(&r.res))
 		db.lookAround()
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s: %w", text, context.Cause(ctx))
