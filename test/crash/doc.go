@@ -9,5 +9,7 @@
 // effects; for each n up to the count, or for seeded ones, run again with the n-th failing, stop all goroutines, Crash, make
 // a new FS over the same directory, start again, and compare with PostgreSQL.
 //
+// TestWarehouseSurvivesPowerLoss does so with a warehouse alone.
+//
 // Files written past FS (SQLite's, sockets, locks) are left alone: SQLite is trusted to its own settings.
 package crash
