@@ -28,7 +28,8 @@ func TestConnect(t *testing.T) {
 	p.WriteFile("server.crt", []byte(certificate))
 	p.WriteFile("server.key", []byte(key))
 	const password = "s3cr et'\\x"
-	p.Exec("CREATE ROLE locked LOGIN REPLICATION PASSWORD 's3cr et''\\x'", "CREATE ROLE weak LOGIN", "ALTER SYSTEM SET ssl = on")
+	p.Exec("CREATE ROLE locked LOGIN REPLICATION PASSWORD 's3cr et''\\x'", "CREATE ROLE weak LOGIN", "CREATE ROLE kept_out LOGIN REPLICATION",
+		"CREATE DATABASE closed", "REVOKE CONNECT ON DATABASE closed FROM PUBLIC", "ALTER SYSTEM SET ssl = on")
 	rest, err := os.ReadFile(filepath.Join(p.DataDir(), "pg_hba.conf"))
 	if err != nil {
 		t.Fatal(err)
@@ -86,16 +87,20 @@ func TestConnect(t *testing.T) {
 		"unknown authority": base + " password=" + quoted + " sslmode=verify-full sslrootcert=" + file("other.crt", otherAuthority(t)),
 		"another host": fmt.Sprintf("host=localhost port=%d user=locked dbname=postgres password=%s sslmode=verify-full sslrootcert=%s",
 			p.Port(), quoted, root),
-		"missing database": strings.Replace(base, "dbname=postgres", "dbname=none", 1) + " password=" + quoted + " sslmode=require",
-		"missing role":     fmt.Sprintf("host=127.0.0.1 port=%d user=nobody_here dbname=postgres password=s3cr sslmode=disable", p.Port()),
-		"no replication":   fmt.Sprintf("host=127.0.0.1 port=%d user=weak dbname=postgres password=s3cr sslmode=disable", p.Port()),
+		"missing database":    strings.Replace(base, "dbname=postgres", "dbname=none", 1) + " password=" + quoted + " sslmode=require",
+		"missing role":        fmt.Sprintf("host=127.0.0.1 port=%d user=nobody_here dbname=postgres password=s3cr sslmode=disable", p.Port()),
+		"no right to connect": fmt.Sprintf("host=127.0.0.1 port=%d user=kept_out dbname=closed password=s3cr sslmode=disable", p.Port()),
+		"no replication":      fmt.Sprintf("host=127.0.0.1 port=%d user=weak dbname=postgres password=s3cr sslmode=disable", p.Port()),
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := open(source)
 			if err == nil || pgcdc.IsRetryable(err) || strings.Contains(err.Error(), "s3cr") {
 				t.Errorf("%v", err)
 			}
-			if name == "no replication" && !errors.Is(err, pgcdc.ErrNoReplication) {
+			if errors.Is(err, pgcdc.ErrNoReplication) != (name == "no replication") {
+				t.Errorf("%v", err)
+			}
+			if name == "no right to connect" && !strings.Contains(err.Error(), "GRANT CONNECT") {
 				t.Errorf("%v", err)
 			}
 		})

@@ -205,7 +205,11 @@ func explainConnect(ctx context.Context, user string, err error) error {
 	var hint string
 	switch sqlState(err) {
 	case "42501":
-		return fmt.Errorf("%w: %w", ErrNoReplication, err)
+		var fault *pgconn.PgError
+		if errors.As(err, &fault) && fault.Routine != "CheckMyDatabase" {
+			return fmt.Errorf("%w: %w", ErrNoReplication, err)
+		}
+		hint = "run GRANT CONNECT ON DATABASE … TO the role"
 	case "28P01":
 		hint = "check the password of role " + user
 	case "28000":

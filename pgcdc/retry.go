@@ -65,7 +65,8 @@ func retryableState(code string) bool {
 		"40001", "40P01": // serialization failure, deadlock
 		return true
 	}
-	return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "53") // connection exceptions, insufficient resources
+	// Connection exceptions and insufficient resources, but not a configured limit such as max_replication_slots.
+	return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "53") && code != "53400"
 }
 
 // anyLeaf walks everything that err wraps. An error that wraps others is a leaf too: net.OpError says more than its cause.

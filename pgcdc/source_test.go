@@ -101,7 +101,7 @@ func TestIsRetryable(t *testing.T) {
 		{&net.DNSError{Err: "no such host", IsNotFound: true}, true},
 		{x509.HostnameError{Certificate: &x509.Certificate{}, Host: "h"}, false},
 		{server("57P01"), true}, {server("57P02"), true}, {server("57P03"), true}, {server("53300"), true}, {server("08006"), true},
-		{server("55006"), true}, {server("40P01"), true},
+		{server("55006"), true}, {server("40P01"), true}, {server("53400"), false},
 		{server("28P01"), false}, {server("28000"), false}, {server("3D000"), false}, {server("42501"), false}, {server("42704"), false},
 		{server("XX000"), false}, {server("22P02"), false},
 		{ErrSlotMissing, false}, {ErrSlotLost, false}, {ErrSlotMismatch, false}, {ErrSlotExists, false}, {ErrPublicationMissing, false},
