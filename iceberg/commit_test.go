@@ -13,6 +13,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	icelib "github.com/apache/iceberg-go"
+	icetable "github.com/apache/iceberg-go/table"
 
 	"pgmirror/deletion"
 )
@@ -145,8 +146,23 @@ func TestManifestsMerge(t *testing.T) {
 		}
 	}
 	slices.Sort(want)
-	if rows := sortedScan(t, openIceberg(t, metadataPath(w, loc.Name))); !slices.Equal(rows, want) {
+	tbl := openIceberg(t, metadataPath(w, loc.Name))
+	if rows := sortedScan(t, tbl); !slices.Equal(rows, want) {
 		t.Errorf("rows %v, want %v", rows, want)
+	}
+	// The row ids that a reader sees are those given when the files were added.
+	want = nil
+	for path, f := range w.names[loc.Name].files {
+		for i := range int64(2) {
+			id := 2*(int64(f.file.MinLSN)-1) + i
+			want = append(want, fmt.Sprintf("%d|row %d|%d|%d|%d|", id, id, f.file.MinLSN, firstIDs[path]+i, f.file.MinLSN))
+		}
+	}
+	slices.Sort(want)
+	rows := scan(t, tbl, icetable.WithRowLineage())
+	slices.Sort(rows)
+	if !slices.Equal(rows, want) {
+		t.Errorf("row lineage %v, want %v", rows, want)
 	}
 }
 

@@ -25,6 +25,7 @@ type modelTable struct {
 	lsn     LSN
 	files   map[string]*modelFile
 	history map[int64][]string // snapshot id → rows
+	rowIDs  map[string]int64   // path → first row id, for ever
 }
 
 type modelFile struct {
@@ -158,7 +159,7 @@ func (r *modelRun) changes(next map[TableName]*modelTable) (changes []TableCommi
 			}
 			fallthrough
 		case m == nil:
-			m = &modelTable{loc: newLocation(r.t, name.Name), last: 3, files: map[string]*modelFile{}, history: map[int64][]string{}}
+			m = &modelTable{loc: newLocation(r.t, name.Name), last: 3, files: map[string]*modelFile{}, history: map[int64][]string{}, rowIDs: map[string]int64{}}
 			m.loc.Name = name
 			next[name] = m
 			c = TableCommit{Create: true, Schema: m.loc.Schema}
@@ -261,6 +262,12 @@ func (r *modelRun) check(states map[TableName]TableState) {
 			if model == nil || f.Rows != int64(len(model.rows)) || !slices.Equal(slices.Collect(f.Deleted.Positions()), slices.Sorted(maps.Keys(model.deleted))) {
 				r.t.Fatalf("step %d: table %v: file %+v, want %+v", r.step, name, f, model)
 			}
+		}
+		for path, f := range r.w.names[name].files {
+			if id, known := m.rowIDs[path]; known && id != f.firstRowID {
+				r.t.Fatalf("step %d: table %v: first row id of %s was %d and is %d", r.step, name, path, id, f.firstRowID)
+			}
+			m.rowIDs[path] = f.firstRowID
 		}
 		if got, want := sortedScan(r.t, openIceberg(r.t, metadataPath(r.w, name))), m.rows(); !slices.Equal(got, want) {
 			r.t.Fatalf("step %d: table %v reads as %v, want %v", r.step, name, got, want)
