@@ -42,6 +42,7 @@ type Mirror struct {
 	tables      []*table
 	byOID       map[uint32]*table
 	touched     []*table
+	steps       int // changes applied
 	lastSegment uint32
 	applied     LSN // end of the last commit applied, or of the keepalive that came after it
 	durable     LSN
@@ -213,8 +214,19 @@ func (m *Mirror) event(ctx context.Context, ev pgcdc.Event) error {
 	return m.apply(ctx, tx)
 }
 
-// makeRoom waits, at the memory bound, until flushes have brought memory below it; their results are installed meanwhile.
+// yieldEvery is the number of changes of one transaction after which others get their turn.
+const yieldEvery = 1024
+
+// makeRoom lets others have their turn now and then, and waits, at the memory bound, until flushes have brought memory below it;
+// their results are installed meanwhile.
 func (m *Mirror) makeRoom(ctx context.Context) error {
+	if m.steps++; m.steps%yieldEvery == 0 {
+		select {
+		case t := <-m.urgent:
+			t.run()
+		default:
+		}
+	}
 	if m.memory.Load() < m.cfg.Memory {
 		return nil
 	}
