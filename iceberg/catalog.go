@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
-	"strings"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
@@ -122,6 +120,14 @@ type contents struct {
 	replaced         []replacedFile
 }
 
+// document reads the mirror document alone.
+func (c *catalog) document(ctx context.Context) (mirror []byte, err error) {
+	if err := c.db.QueryRowContext(ctx, `SELECT mirror FROM pgmirror_state`).Scan(&mirror); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, fmt.Errorf("read the mirror document: %w", err)
+	}
+	return mirror, nil
+}
+
 func (c *catalog) read(ctx context.Context) (*contents, error) {
 	out, err := c.readAll(ctx)
 	if err != nil {
@@ -186,119 +192,6 @@ func query(ctx context.Context, tx *sql.Tx, text string, args []any, row func(sc
 		}
 	}
 	return rows.Err()
-}
-
-// pointerMove is what a commit does to one table's rows.
-type pointerMove struct {
-	name     TableName
-	uuid     string
-	from, to string // "" from: create; "" to: drop
-	replaced []replacedFile
-}
-
-// commit moves all pointers and stores the mirror document in one transaction. The error is errUnknownOutcome only if the
-// transaction may have been committed and that cannot be read back.
-func (c *catalog) commit(ctx context.Context, commitID string, mirror []byte, lsn LSN, moves []pointerMove) error {
-	tx, err := c.db.BeginTx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("begin catalog transaction: %w", err)
-	}
-	defer tx.Rollback()
-	// Drops first: a commit may drop a table and create another of the same name.
-	slices.SortStableFunc(moves, func(a, b pointerMove) int { return strings.Compare(dropFirst(a), dropFirst(b)) })
-	for _, m := range moves {
-		if err := m.apply(ctx, tx); err != nil {
-			return fmt.Errorf("table %s.%s: %w", m.name.Schema, m.name.Name, err)
-		}
-	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO pgmirror_state (id, commit_id, lsn, mirror) VALUES (1, ?, ?, ?)
-		ON CONFLICT (id) DO UPDATE SET commit_id = excluded.commit_id, lsn = excluded.lsn, mirror = coalesce(excluded.mirror, mirror)`,
-		commitID, int64(lsn), mirror)
-	if err != nil {
-		return fmt.Errorf("store the mirror document: %w", err)
-	}
-	if err := tx.Commit(); err != nil {
-		return c.outcome(commitID, err)
-	}
-	return nil
-}
-
-func dropFirst(m pointerMove) string {
-	if m.to == "" {
-		return "0"
-	}
-	return "1"
-}
-
-// errUnknownOutcome means that nobody can say whether a commit happened.
-var errUnknownOutcome = errors.New("outcome of the catalog commit is unknown")
-
-// outcome finds out whether a commit that returned an error happened all the same.
-func (c *catalog) outcome(commitID string, cause error) error {
-	var stored string
-	err := c.db.QueryRow(`SELECT commit_id FROM pgmirror_state`).Scan(&stored)
-	switch {
-	case err == nil && stored == commitID:
-		return nil
-	case err == nil || errors.Is(err, sql.ErrNoRows):
-		return fmt.Errorf("commit the catalog: %w", cause)
-	}
-	return fmt.Errorf("%w: %w; then reading it back: %w", errUnknownOutcome, cause, err)
-}
-
-func (m *pointerMove) apply(ctx context.Context, tx *sql.Tx) error {
-	where := []any{CatalogName, m.name.Schema, m.name.Name}
-	switch {
-	case m.from == "":
-		_, err := tx.ExecContext(ctx, `INSERT INTO iceberg_namespace_properties (catalog_name, namespace, property_key, property_value)
-			VALUES (?, ?, 'exists', 'true') ON CONFLICT DO NOTHING`, CatalogName, m.name.Schema)
-		if err != nil {
-			return err
-		}
-		if err := one(tx.ExecContext(ctx, `INSERT INTO iceberg_tables (catalog_name, table_namespace, table_name, metadata_location, iceberg_type)
-			VALUES (?, ?, ?, ?, 'TABLE') ON CONFLICT DO NOTHING`, append(where, m.to)...)); err != nil {
-			return fmt.Errorf("create: the catalog has a table of this name: %w", err)
-		}
-		if _, err := tx.ExecContext(ctx, `INSERT INTO pgmirror_tables (uuid, table_namespace, table_name, metadata_location) VALUES (?, ?, ?, ?)`,
-			m.uuid, m.name.Schema, m.name.Name, m.to); err != nil {
-			return err
-		}
-	case m.to == "":
-		if err := one(tx.ExecContext(ctx, `DELETE FROM iceberg_tables WHERE catalog_name = ? AND table_namespace = ? AND table_name = ?
-			AND metadata_location = ?`, append(where, m.from)...)); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, `DELETE FROM pgmirror_tables WHERE uuid = ?`, m.uuid); err != nil {
-			return err
-		}
-	default:
-		args := append([]any{m.to, m.from}, append(where, m.from)...)
-		if err := one(tx.ExecContext(ctx, `UPDATE iceberg_tables SET metadata_location = ?, previous_metadata_location = ?
-			WHERE catalog_name = ? AND table_namespace = ? AND table_name = ? AND metadata_location = ?`, args...)); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, `UPDATE pgmirror_tables SET metadata_location = ? WHERE uuid = ?`, m.to, m.uuid); err != nil {
-			return err
-		}
-	}
-	for _, r := range m.replaced {
-		if _, err := tx.ExecContext(ctx, `INSERT INTO pgmirror_replaced (path, uuid, sequence) VALUES (?, ?, ?)
-			ON CONFLICT (path) DO UPDATE SET sequence = min(sequence, excluded.sequence)`, r.path, r.uuid, r.sequence); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// one is ErrForeignSnapshot when a statement found no row of ours to change.
-func one(result sql.Result, err error) error {
-	if err != nil {
-		return err
-	}
-	if n, err := result.RowsAffected(); err != nil || n == 1 {
-		return err
-	}
-	return ErrForeignSnapshot
 }
 
 // replacedOf looks files up in the list of replaced ones; those not in it are left out.

@@ -243,6 +243,9 @@ func TestLoadNamesDamage(t *testing.T) {
 				}
 				defer again.Close()
 				_, err = again.Load(t.Context())
+				if document, err := again.Document(t.Context()); err != nil || string(document) != `{"lsn":10}` {
+					t.Errorf("document %s, %v", document, err)
+				}
 				if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), victim) || !strings.Contains(err.Error(), "public.a") {
 					t.Errorf("error %v, want ErrCorrupt naming %s", err, victim)
 				}

@@ -14,7 +14,7 @@
 //   - All pointers of a commit and the mirror's document move in one transaction. A pointer moves only from where we left it:
 //     otherwise ErrForeignSnapshot, and nothing happens.
 //   - A snapshot names every live data file once, and at most one deletion vector for each. A vector holds all that the one
-//     before held. A row id, a path and a field id mean the same thing for ever. (check, apply.go)
+//     before held. A row id, a path and a field id mean the same thing for ever (check.go).
 //   - No path is used twice, so that readers may cache by path.
 //   - A file leaves the disk only when no retained snapshot names it and the caller says that no reader does.
 //

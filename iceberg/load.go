@@ -55,6 +55,10 @@ func (w *Warehouse) Load(ctx context.Context) (*State, error) {
 	return state, w.repairHints(tables)
 }
 
+// Document returns the document stored with the last commit, nil in a new warehouse. It needs no Load, so that it works when
+// a table's files are damaged.
+func (w *Warehouse) Document(ctx context.Context) ([]byte, error) { return w.catalog.document(ctx) }
+
 func oldestSequence(meta icetable.Metadata) int64 {
 	oldest := meta.LastSequenceNumber()
 	for _, s := range meta.Snapshots() {
