@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
@@ -23,8 +22,9 @@ const (
 	applicationName = "pgmirror"
 	// defaultConnectTimeout holds when the connection string has none: a firewall that drops packets would take minutes.
 	defaultConnectTimeout = 15 * time.Second
-	// cancelGrace is how long the server may take to answer a cancelled statement before the connection is cut.
-	cancelGrace = 2 * time.Second
+	// closeGrace is how long we wait for the driver to end a connection: after a cancelled statement it cancels it on the
+	// server too (a slot that is being made would outlive us) and reads what is under way.
+	closeGrace = 2 * time.Second
 	// readBuffer is what is read from the socket at once in the stream and in copies: pgproto3 alone reads 8 KiB.
 	readBuffer = 128 << 10
 )
@@ -105,10 +105,6 @@ func parseSource(source string) (*pgconn.Config, error) {
 	cfg.DialFunc = dialer.DialContext
 	cfg.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
 		return pgproto3.NewFrontend(bufio.NewReaderSize(r, readBuffer), w)
-	}
-	// A cancelled statement is cancelled on the server too: a slot that is being made would outlive us.
-	cfg.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
-		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelGrace}
 	}
 	return cfg, nil
 }
@@ -238,7 +234,7 @@ func majorVersion(version string) int {
 
 // closeConn ends a connection and, for a while, waits until the driver has ended it.
 func closeConn(conn *pgconn.PgConn) {
-	ctx, cancel := context.WithTimeout(context.Background(), cancelGrace)
+	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
 	conn.Close(ctx)
 	select {

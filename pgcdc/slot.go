@@ -17,8 +17,8 @@ const (
 	// writes, which a busy server does at once and an idle one within its keepalives.
 	slotPatience = 10 * time.Second
 	slotPause    = 100 * time.Millisecond
-	// slotNotice is when a slot that is still being made is worth a word in the log.
-	slotNotice = 5 * time.Second
+	// defaultSlotNotice is when a slot that is still being made is worth a word in the log.
+	defaultSlotNotice = 5 * time.Second
 )
 
 // Slot looks the configured slot up. A slot of another plugin or database is found too; Stream and DropSlot refuse it.
@@ -74,10 +74,10 @@ func (s *Source) CreateSlot(ctx context.Context) (ExportedSnapshot, error) {
 	if err != nil {
 		return ExportedSnapshot{}, err
 	}
-	notice := time.AfterFunc(slotNotice, func() { s.logBlockers(ctx, conn.PID()) })
+	stopWatching := s.watchBlockers(ctx, conn.PID())
 	created, err := pglogrepl.CreateReplicationSlot(ctx, conn, quoteIdent(s.cfg.Slot), outputPlugin,
 		pglogrepl.CreateReplicationSlotOptions{Mode: pglogrepl.LogicalReplication, SnapshotAction: "EXPORT_SNAPSHOT"})
-	notice.Stop()
+	stopWatching()
 	if err == nil && created.SnapshotName == "" {
 		err = malformedf("a slot without a snapshot")
 	}
@@ -103,19 +103,44 @@ func (s *Source) CreateSlot(ctx context.Context) (ExportedSnapshot, error) {
 	return ExportedSnapshot{Name: created.SnapshotName, ConsistentPoint: point}, nil
 }
 
-// logBlockers says which sessions keep a slot from being made.
-func (s *Source) logBlockers(ctx context.Context, pid uint32) {
-	err := s.idle.with(ctx, func(conn *pgconn.PgConn) error {
-		rows, err := query(ctx, conn, "SELECT coalesce(array_to_string(pg_blocking_pids("+strconv.FormatUint(uint64(pid), 10)+"), ','), '')")
-		if err != nil || len(rows) == 0 || len(rows[0]) == 0 || len(rows[0][0]) == 0 {
-			return err
+// watchBlockers logs which sessions keep a slot from being made, when that takes long; stop ends and joins it. What it
+// cannot find out is not worth an error: making the slot will meet the same fault.
+func (s *Source) watchBlockers(ctx context.Context, pid uint32) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		told := ""
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(s.slotNotice):
+			}
+			blockers, err := s.blockers(ctx, pid)
+			if err == nil && blockers != "" && blockers != told {
+				s.log.Warn("the slot waits for older transactions to end", "slot", s.cfg.Slot, "blocking_pids", blockers)
+				told = blockers
+			}
 		}
-		s.log.Warn("the slot waits for older transactions to end", "slot", s.cfg.Slot, "blocking_pids", string(rows[0][0]))
-		return nil
-	})
-	if err != nil {
-		s.log.Debug("ask what the slot waits for", "slot", s.cfg.Slot, "err", err)
+	}()
+	return func() {
+		cancel()
+		<-done
 	}
+}
+
+// blockers lists the processes that another one waits for.
+func (s *Source) blockers(ctx context.Context, pid uint32) (pids string, err error) {
+	err = s.idle.with(ctx, func(conn *pgconn.PgConn) error {
+		rows, err := query(ctx, conn, "SELECT array_to_string(pg_blocking_pids("+strconv.FormatUint(uint64(pid), 10)+"), ',')")
+		if err == nil && len(rows) == 1 {
+			r := rowReader{row: rows[0]}
+			pids, err = r.text(), r.err
+		}
+		return err
+	})
+	return pids, err
 }
 
 // CloseSnapshot ends the exported snapshot, if there is one. Copies that have begun are not disturbed.

@@ -128,6 +128,7 @@ type Source struct {
 	replication *pgconn.Config
 	log         *slog.Logger
 	idle        connPool
+	slotNotice  time.Duration
 
 	snapshotLock sync.Mutex
 	snapshot     *pgconn.PgConn // holds the exported snapshot; nil when there is none
@@ -161,6 +162,7 @@ func New(cfg Config) (*Source, error) {
 		log:         cfg.Log,
 		assembler:   newAssembler(cfg.SpillDir, cfg.SpillBytes),
 		wake:        make(chan struct{}, 1),
+		slotNotice:  defaultSlotNotice,
 	}
 	s.idle.open = func(ctx context.Context) (*pgconn.PgConn, error) { return connect(ctx, s.plain) }
 	return s, nil

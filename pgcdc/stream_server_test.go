@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -381,7 +382,9 @@ func streamSlotActive(t *testing.T, p *harness.Postgres) {
 
 // The making of a slot waits for older transactions; when it is given up, the server gives it up too, and nothing is left.
 func streamSlotGivenUp(t *testing.T, p *harness.Postgres) {
-	r := newRig(t, p)
+	log := make(lines, 100)
+	r := newRig(t, p, func(c *pgcdc.Config) { c.Log = slog.New(slog.NewTextHandler(log, nil)) })
+	r.SetSlotNotice(10 * time.Millisecond)
 	writer := p.Open("postgres", r.name)
 	writer.Exec("CREATE TABLE t(id int PRIMARY KEY)", "BEGIN", "INSERT INTO t VALUES (1)")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -393,11 +396,16 @@ func streamSlotGivenUp(t *testing.T, p *harness.Postgres) {
 		_, err := r.CreateSlot(ctx)
 		result <- err
 	}()
-	eventually(t, "the slot is being made", func() bool { return slots() == "1" })
+	pid, _ := writer.Query("SELECT pg_backend_pid()")
 	select {
+	case line := <-log:
+		if !strings.Contains(line, pid[0][0]) {
+			t.Errorf("process %s blocks, the log says %s", pid[0][0], line)
+		}
 	case err := <-result:
 		t.Fatalf("the slot did not wait: %v", err)
-	case <-time.After(200 * time.Millisecond):
+	case <-time.After(patience):
+		t.Fatal("nothing tells what the slot waits for")
 	}
 	cancel()
 	if err := <-result; !errors.Is(err, context.Canceled) {
@@ -408,6 +416,14 @@ func streamSlotGivenUp(t *testing.T, p *harness.Postgres) {
 	if snapshot := r.createSlot(); snapshot.Name == "" || snapshot.ConsistentPoint != r.slot().ConfirmedFlush {
 		t.Errorf("%+v, slot at %s", snapshot, r.slot().ConfirmedFlush)
 	}
+}
+
+// lines is a log that can be waited for.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
 }
 
 // Publications that are missing, leave something out, or are younger than the slot (S-W7) are told apart.
