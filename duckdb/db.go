@@ -150,7 +150,7 @@ func (db *DB) start() error {
 // prepareSession sets what the user's connection starts with. main comes first on the search path: it is empty until the
 // user creates something, and it is where unqualified CREATE puts it.
 func (db *DB) prepareSession(ctx context.Context) error {
-	db.session.views = make(map[viewName]string)
+	db.session.views = make(map[viewName]shown)
 	path := []string{"main"}
 	for _, s := range append(db.config.Source.SearchPath(), "public") {
 		known := s == "" || s == "$user" || s == "pg_catalog" || s == "information_schema" || s == "temp"

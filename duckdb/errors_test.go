@@ -43,6 +43,9 @@ func TestErrors(t *testing.T) {
 	mustFail(t, db, "FROM pgmirror_memory(12345)", "there is no read handle 12345")
 	mustFail(t, db, "SELECT pgmirror_live(12345, 0, 0)", "read handle 12345")
 	mustFail(t, db, "SELECT pgmirror_sql('public.no', 1)", "table public.no is not mirrored")
+	mustFail(t, db, "SELECT 1; SELECT nope FROM good", `Referenced column "nope" not found`)
+	mustFail(t, db, "SELECT 1; FROM bad", bad.Err)
+	mustFail(t, db, "SELECT 1; SELECT 1 // 0, error('boom') FROM good", "boom")
 	if got := query(t, db, "FROM good"); len(got) != 1 || got[0][0] != "2" {
 		t.Errorf("the good table shows %v", got)
 	}
@@ -123,6 +126,7 @@ func TestMirroredTablesAreReadOnly(t *testing.T) {
 	for _, sql := range []string{
 		"DROP VIEW public.a", "CREATE OR REPLACE VIEW public.a AS SELECT 9 AS v", "DROP SCHEMA public CASCADE",
 		"ALTER VIEW public.a RENAME TO b", "BEGIN; DROP VIEW public.a; COMMIT",
+		"BEGIN; DROP VIEW public.a; CREATE TABLE public.a AS SELECT 7 AS v; COMMIT; SELECT 1; DROP TABLE public.a",
 	} {
 		query(t, db, sql)
 		if got := query(t, db, "SELECT v FROM public.a"); len(got) != 1 || got[0][0] != "1" {

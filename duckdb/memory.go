@@ -44,7 +44,7 @@ func (db *DB) memoryBind(info mapping.BindInfo, id int64) (*handle, bool) {
 		mapping.BindAddResultColumn(info, c.inner(), logical)
 		mapping.DestroyLogicalType(&logical)
 	}
-	// Never an exact 0: the optimizer would drop the scan, and with it the plan's hold on the state.
+	// Never an exact 0, which would allow the optimizer to drop the scan, and with it the plan's hold on the state.
 	mapping.BindSetCardinality(info, mapping.IdxT(max(h.rows, 1)), false)
 	return h, true
 }

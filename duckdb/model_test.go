@@ -168,6 +168,33 @@ func TestDeletedRowsDoNotThrow(t *testing.T) {
 	}
 }
 
+// The read's text names only files with a visible row, and filters only when one of them has a deleted row.
+func TestUnionText(t *testing.T) {
+	clean, some := fileOf(t, itemRows(0, 3), nil, 10), fileOf(t, itemRows(3, 6), []uint32{1}, 10)
+	dead := fileOf(t, itemRows(6, 8), []uint32{0, 1}, 10)
+	for _, c := range []struct {
+		files    []readstate.File
+		has, not []string
+	}{
+		{[]readstate.File{clean, dead}, []string{clean.Path, "pgmirror_memory("}, []string{dead.Path, "pgmirror_live("}},
+		{[]readstate.File{dead, some, clean}, []string{some.Path + "', '" + clean.Path, "pgmirror_live(", "UNION ALL"}, []string{dead.Path}},
+		{[]readstate.File{dead}, []string{"pgmirror_memory("}, []string{"read_parquet", "UNION ALL"}},
+	} {
+		db := openTest(t, fixed(table("items", itemSchema, c.files, nil)))
+		text := query(t, db, "SELECT pgmirror_sql('public.items', txid_current())")[0][0]
+		for _, s := range c.has {
+			if !strings.Contains(text, s) {
+				t.Errorf("no %s in %s", s, text)
+			}
+		}
+		for _, s := range c.not {
+			if strings.Contains(text, s) {
+				t.Errorf("%s in %s", s, text)
+			}
+		}
+	}
+}
+
 func BenchmarkUnionRead(b *testing.B) {
 	const rows = 400_000
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -1,6 +1,9 @@
 package duckdb
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // refusals are DuckDB's words for changing a view.
 var refusals = []string{
@@ -9,11 +12,11 @@ var refusals = []string{
 }
 
 // explain adds to DuckDB's refusal to change a view what that means for a mirrored table.
-func explain(text string) string {
+func explain(err error) error {
 	for _, r := range refusals {
-		if strings.Contains(text, r) {
-			return text + "\nMirrored tables are views and cannot be changed; CREATE TEMP TABLE … AS makes a copy that can."
+		if strings.Contains(err.Error(), r) {
+			return fmt.Errorf("%w\nMirrored tables are views and cannot be changed; CREATE TEMP TABLE … AS makes a copy that can", err)
 		}
 	}
-	return text
+	return err
 }

@@ -41,7 +41,7 @@ func (db *DB) asText(ctx context.Context, r *result, expr func(name, typ string)
 	for i := range mapping.ColumnCount(&r.res) {
 		t.names = append(t.names, mapping.ColumnName(&r.res, i))
 	}
-	if t.types, err = db.typeNames(ctx, id); err != nil {
+	if t.types, err = db.typeNames(id); err != nil {
 		return nil, err
 	}
 	casts := make([]string, len(t.names))
@@ -73,24 +73,13 @@ func (db *DB) stream(ctx context.Context, sql string, res *mapping.Result) error
 }
 
 // typeNames asks DuckDB how it writes the types of a result.
-func (db *DB) typeNames(ctx context.Context, id int64) ([]string, error) {
-	var res mapping.Result
-	defer mapping.DestroyResult(&res)
-	sql := fmt.Sprintf("SELECT column_type FROM (DESCRIBE FROM pgmirror_result(%d))", id)
-	if err := db.stream(ctx, sql, &res); err != nil {
-		return nil, err
+func (db *DB) typeNames(id int64) ([]string, error) {
+	rows, err := readStrings(db.conn, fmt.Sprintf("SELECT column_type FROM (DESCRIBE FROM pgmirror_result(%d))", id))
+	out := make([]string, len(rows))
+	for i, row := range rows {
+		out[i] = row[0]
 	}
-	var out []string
-	for {
-		chunk := mapping.FetchChunk(res)
-		if chunk.Ptr == nil {
-			return out, nil
-		}
-		for row := range int(mapping.DataChunkGetSize(chunk)) {
-			out = append(out, stringAt(mapping.DataChunkGetVector(chunk, 0), row))
-		}
-		mapping.DestroyDataChunk(&chunk)
-	}
+	return out, err
 }
 
 // next goes to the next chunk of rows; false at the end.

@@ -31,9 +31,10 @@ func (t *shownTable) viewColumns() []column {
 	return []column{{name: "unavailable", typ: columnType{sql: "BOOLEAN"}}}
 }
 
-// shape says when two states show the same view.
+// shape is the same when a view need not be defined anew.
 func (t *shownTable) shape() string {
 	var b strings.Builder
+	b.WriteString(t.key + ": ")
 	for _, c := range t.viewColumns() {
 		fmt.Fprintf(&b, "%s %s, ", ident(c.name), c.typ.sql)
 	}
@@ -69,20 +70,34 @@ func newPinned(state *readstate.State) *pinned {
 	return p
 }
 
-// syncViews makes the views those of the state's tables, when something changed since the last time.
+// shown is a view as it was last defined.
+type shown struct {
+	shape string // key and columns of the table
+	sql   string // as DuckDB's catalogue writes it; empty when it could not be defined
+}
+
+// syncViews makes the views those of the state's tables, when something changed since the last time. It works on the
+// connection beside the user's, so it sees and changes what is committed.
 func (db *DB) syncViews(p *pinned) error {
 	s := &db.session
-	want := make(map[viewName]*shownTable, len(p.byKey))
-	changed := s.stale
-	for _, t := range p.byKey {
-		want[t.view] = t
-		changed = changed || s.views[t.view] != t.key+" "+t.shape()
-	}
-	if !changed && len(want) == len(s.views) {
-		return nil
-	}
 	if s.inTransaction {
 		return nil // the user's transaction keeps the catalogue it sees
+	}
+	if s.stale {
+		defined, err := db.definitions()
+		if err != nil {
+			return err
+		}
+		for v, was := range s.views {
+			if was.sql == "" || defined[v] != was.sql {
+				delete(s.views, v)
+			}
+		}
+		s.stale = false
+	}
+	define, drop := s.difference(p)
+	if len(define) == 0 && len(drop) == 0 {
+		return nil
 	}
 	s.mu.Lock()
 	s.defining, s.shapes = true, p.byKey
@@ -92,31 +107,50 @@ func (db *DB) syncViews(p *pinned) error {
 		s.defining, s.shapes = false, nil
 		s.mu.Unlock()
 	}()
-	for _, v := range sortedViews(want) {
-		t := want[v]
-		mark := t.key + " " + t.shape()
-		if !s.stale && s.views[v] == mark {
-			continue
-		}
-		s.views[v] = mark
-		if err := db.defineView(t); err != nil {
-			// An object that the user put in its place. It is tried again after the next CREATE, DROP or ALTER.
-			db.config.Log.Warn("a mirrored table cannot be shown", "relation", t.key, "err", err)
-		}
-	}
-	for v := range s.views {
-		if _, ok := want[v]; ok {
-			continue
-		}
+	for _, v := range drop {
 		if err := db.adminExec("DROP VIEW IF EXISTS " + v.String()); err != nil {
 			return fmt.Errorf("hide table %s: %w", v, err)
 		}
 		delete(s.views, v)
 	}
-	s.stale = false
-	return nil
+	for _, t := range define {
+		s.views[t.view] = shown{shape: t.shape()}
+		if err := db.defineView(t); err != nil {
+			// An object that the user put in its place. It is tried again after the next CREATE, DROP or ALTER.
+			db.config.Log.Warn("a mirrored table cannot be shown", "relation", t.key, "err", err)
+		}
+	}
+	defined, err := db.definitions()
+	for _, t := range define {
+		s.views[t.view] = shown{shape: t.shape(), sql: defined[t.view]}
+	}
+	return err
 }
 
+// difference lists what to define and what to drop, in order of names.
+func (s *session) difference(p *pinned) (define []*shownTable, drop []viewName) {
+	want := make(map[viewName]bool, len(p.byKey))
+	for _, t := range p.byKey {
+		want[t.view] = true
+		if s.views[t.view].shape != t.shape() {
+			define = append(define, t)
+		}
+	}
+	for v := range s.views {
+		if !want[v] {
+			drop = append(drop, v)
+		}
+	}
+	slices.SortFunc(define, func(a, b *shownTable) int { return compareViews(a.view, b.view) })
+	slices.SortFunc(drop, compareViews)
+	return define, drop
+}
+
+func compareViews(a, b viewName) int {
+	return cmp.Or(cmp.Compare(a.schema, b.schema), cmp.Compare(a.name, b.name))
+}
+
+// defineView makes one table's view.
 func (db *DB) defineView(t *shownTable) error {
 	if err := db.adminExec("CREATE SCHEMA IF NOT EXISTS " + ident(t.view.schema)); err != nil {
 		return err
@@ -125,13 +159,12 @@ func (db *DB) defineView(t *shownTable) error {
 		" AS FROM query(pgmirror_sql(" + literal(t.key) + ", txid_current()))")
 }
 
-func sortedViews(m map[viewName]*shownTable) []viewName {
-	out := make([]viewName, 0, len(m))
-	for v := range m {
-		out = append(out, v)
+// definitions returns the text of every view that is committed.
+func (db *DB) definitions() (map[viewName]string, error) {
+	rows, err := readStrings(db.admin, "SELECT schema_name, view_name, sql FROM duckdb_views() WHERE NOT internal AND database_name = current_catalog()")
+	out := make(map[viewName]string, len(rows))
+	for _, row := range rows {
+		out[viewName{row[0], row[1]}] = row[2]
 	}
-	slices.SortFunc(out, func(a, b viewName) int {
-		return cmp.Or(cmp.Compare(a.schema, b.schema), cmp.Compare(a.name, b.name))
-	})
-	return out
+	return out, err
 }

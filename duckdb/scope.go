@@ -1,0 +1,120 @@
+package duckdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/duckdb/duckdb-go/v2/mapping"
+)
+
+// session is what the user's connection is in the middle of.
+type session struct {
+	inTransaction bool
+	views         map[viewName]shown
+	stale         bool // a statement may have changed the views
+
+	mu       sync.Mutex // guards what binding reads on DuckDB's threads
+	scope    *scope     // nil between Run calls outside a transaction
+	defining bool       // views are being defined: pgmirror_sql answers with no rows
+	shapes   map[string]*shownTable
+	lastTxid uint64 // of the last bind; shows that the id does name the statement
+}
+
+// scope is one statement, or one transaction: it reads one state.
+type scope struct {
+	state   *pinned // nil when err is set
+	err     error
+	handles map[string]*handle // by table; each with one reference of the scope's
+}
+
+// beginStatement gives the coming statement its state: a new one, unless a transaction keeps its own. It also brings the
+// views up to date with the state's tables.
+func (db *DB) beginStatement(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	s := &db.session
+	if s.inTransaction && s.scope != nil {
+		return nil
+	}
+	db.endScope()
+	sc := &scope{handles: make(map[string]*handle)}
+	state, err := db.config.Source.Pin(ctx, db.config.Request)
+	if err != nil {
+		sc.err = fmt.Errorf("no read state: %w", err)
+	} else {
+		sc.state = newPinned(state)
+	}
+	s.mu.Lock()
+	s.scope = sc
+	s.mu.Unlock()
+	if sc.state == nil {
+		db.config.Log.Debug("no read state for a statement", "err", err)
+		return nil
+	}
+	return db.syncViews(sc.state)
+}
+
+// endScope gives up the scope's hold on its state and handles. Plans that are still there keep theirs.
+func (db *DB) endScope() {
+	s := &db.session
+	s.mu.Lock()
+	sc := s.scope
+	s.scope = nil
+	s.mu.Unlock()
+	if sc == nil {
+		return
+	}
+	for _, h := range sc.handles {
+		db.handles.release(h)
+	}
+	if sc.state != nil {
+		sc.state.release()
+	}
+}
+
+// sqlCall is pgmirror_sql(table, transaction) → the text of the table's read in the current scope.
+func (db *DB) sqlCall(in mapping.DataChunk, out mapping.Vector) error {
+	for row := range int(mapping.DataChunkGetSize(in)) {
+		key := stringAt(mapping.DataChunkGetVector(in, 0), row)
+		txid := vectorSlice[uint64](mapping.DataChunkGetVector(in, 1), row+1)[row]
+		text, err := db.tableSQL(key, txid)
+		if err != nil {
+			return err
+		}
+		mapping.VectorAssignStringElementLen(out, mapping.IdxT(row), []byte(text))
+	}
+	return nil
+}
+
+func (db *DB) tableSQL(key string, txid uint64) (string, error) {
+	s := &db.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.defining {
+		return emptySQL(s.shapes[key].viewColumns()), nil
+	}
+	s.lastTxid = txid
+	if s.scope == nil {
+		return "", errors.New("pgmirror_sql: no statement is running")
+	}
+	if s.scope.err != nil {
+		return "", s.scope.err
+	}
+	t, ok := s.scope.state.byKey[key]
+	if !ok {
+		return "", fmt.Errorf("table %s is not mirrored at %s", key, s.scope.state.state.LSN)
+	}
+	if t.err != "" {
+		return "", errors.New(t.err)
+	}
+	h, ok := s.scope.handles[key]
+	if !ok {
+		h = newHandle(s.scope.state, t, db.bitmaps)
+		db.handles.add(h)
+		s.scope.handles[key] = h
+	}
+	return unionSQL(t.cols, h.files, h.filters(), h.id), nil
+}
