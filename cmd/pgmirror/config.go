@@ -54,7 +54,7 @@ func (f *flagValue) Type() string {
 	if f.setting.flag {
 		return "bool"
 	}
-	return strings.ToUpper(f.setting.key)
+	return f.setting.meta
 }
 
 func (f *flagValue) Set(value string) error {

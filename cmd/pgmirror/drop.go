@@ -14,7 +14,7 @@ import (
 )
 
 // configured stands for the publications of the settings, when --publication is given without a name.
-const configured = "(the configured ones)"
+const configured = "*"
 
 type dropOptions struct {
 	yes         bool
@@ -44,7 +44,7 @@ its server keep WAL for ever.`,
 	}
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&o.warehouse, "warehouse", false, "remove the Iceberg tables too")
-	cmd.Flags().StringVar(&o.publication, "publication", "", "remove the publication too: the configured ones, or --publication=NAME")
+	cmd.Flags().StringVar(&o.publication, "publication", "", "remove the publication too: the configured ones, or the named `PUBLICATIONS`")
 	cmd.Flags().Lookup("publication").NoOptDefVal = configured
 	bindSettings(cmd, a.flags, "source", "slot")
 	return cmd

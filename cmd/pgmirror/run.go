@@ -18,7 +18,7 @@ import (
 const stopLimit = 30 * time.Second
 
 // everyTable stands for --create-publication without a list.
-const everyTable = "(every table with a usable identity)"
+const everyTable = "*"
 
 func (a *app) runCommand() *cobra.Command {
 	var create string
@@ -38,7 +38,7 @@ lost by that either.`,
 		},
 	}
 	bindSettings(cmd, a.flags)
-	cmd.Flags().StringVar(&create, "create-publication", "", "create the publication if it is missing: of every table with a usable identity, or --create-publication=SCHEMA.TABLE,…")
+	cmd.Flags().StringVar(&create, "create-publication", "", "create the publication if it is missing, of every table with a usable identity or of the named `TABLES`, separated by commas")
 	cmd.Flags().Lookup("create-publication").NoOptDefVal = everyTable
 	return cmd
 }

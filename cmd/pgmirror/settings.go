@@ -35,6 +35,7 @@ type settings struct {
 // A setting is one line of the config file, one PGMIRROR_ variable and, unless it is secret, one flag.
 type setting struct {
 	key    string // as in the file; the flag has - for _, the variable is PGMIRROR_ and upper case
+	meta   string // what stands for the value in the help
 	def    string // "" leaves the zero value
 	usage  string
 	list   bool // the flag may be repeated, the file may have a list
@@ -48,39 +49,39 @@ func (k *setting) flagName() string { return strings.ReplaceAll(k.key, "_", "-")
 func (k *setting) envName() string  { return "PGMIRROR_" + strings.ToUpper(k.key) }
 
 var settingTable = []setting{
-	{key: "source", usage: "PostgreSQL to mirror: URL or libpq keywords; PG* variables and .pgpass fill in the rest. A password given here is seen in ps: use .pgpass, PGPASSWORD or PGMIRROR_SOURCE",
+	{key: "source", meta: "URL", usage: "PostgreSQL to mirror: URL or libpq keywords; PG* variables and .pgpass fill in the rest. A password given here is seen in ps: use .pgpass, PGPASSWORD or PGMIRROR_SOURCE",
 		set: func(s *settings, v string) error { s.Source = v; return nil }},
-	{key: "publication", list: true, usage: "publication to mirror; several are separated by commas",
+	{key: "publication", meta: "NAME", list: true, usage: "publication to mirror; several are separated by commas",
 		set: func(s *settings, v string) (err error) { s.Publications, err = parseNames(v); return err }},
-	{key: "slot", usage: "replication slot (default pgmirror_<database>)",
+	{key: "slot", meta: "NAME", usage: "replication slot (default pgmirror_<database>)",
 		set: func(s *settings, v string) error { s.Slot = v; return checkSlotName(v) }},
-	{key: "data", def: "./pgmirror-data", usage: "data directory",
+	{key: "data", meta: "DIR", def: "./pgmirror-data", usage: "data directory",
 		set: func(s *settings, v string) error { s.Data = v; return notEmpty(v) }},
-	{key: "listen", def: "127.0.0.1:8181", usage: "address of the HTTP port; other than loopback needs a token; \"off\" opens none",
+	{key: "listen", meta: "HOST:PORT", def: "127.0.0.1:8181", usage: "address of the HTTP port; other than loopback needs a token; \"off\" opens none",
 		set: func(s *settings, v string) error { s.Listen = v; return checkListen(v) }},
-	{key: "token", secret: true, usage: "bearer token that HTTP clients must send",
+	{key: "token", meta: "TOKEN", secret: true, usage: "bearer token that HTTP clients must send",
 		set: func(s *settings, v string) error { s.Token = v; return checkToken(v) }},
-	{key: "checkpoint_interval", def: "30s", usage: "time between checkpoints while there is something to commit",
+	{key: "checkpoint_interval", meta: "DURATION", def: "30s", usage: "time between checkpoints while there is something to commit",
 		set: durationSetting(func(s *settings) *time.Duration { return &s.CheckpointInterval }, 100*time.Millisecond, 24*time.Hour)},
-	{key: "batch_rows", def: "8192", usage: "rows of a memory batch",
+	{key: "batch_rows", meta: "N", def: "8192", usage: "rows of a memory batch",
 		set: intSetting(func(s *settings) *int { return &s.BatchRows }, 1, 1<<20)},
-	{key: "flush_workers", def: "2", usage: "tables written to files at once",
+	{key: "flush_workers", meta: "N", def: "2", usage: "tables written to files at once",
 		set: intSetting(func(s *settings) *int { return &s.FlushWorkers }, 1, 256)},
-	{key: "copy_workers", def: strconv.Itoa(max(2, min(8, runtime.NumCPU()))), usage: "connections of the initial copy",
+	{key: "copy_workers", meta: "N", def: strconv.Itoa(max(2, min(8, runtime.NumCPU()))), usage: "connections of the initial copy",
 		set: intSetting(func(s *settings) *int { return &s.CopyWorkers }, 1, 64)},
-	{key: "memory", def: "25%", usage: "bound of the rows and indexes held in memory: bytes, KB to GB, KiB to GiB, or % of the machine's memory",
+	{key: "memory", meta: "SIZE", def: "25%", usage: "bound of the rows and indexes held in memory: bytes, KB to GB, KiB to GiB, or % of the machine's memory",
 		set: func(s *settings, v string) (err error) { s.Memory, err = parseMemory(v, machineMemory); return err }},
-	{key: "history", def: "0s", usage: "how far back --at may reach",
+	{key: "history", meta: "DURATION", def: "0s", usage: "how far back --at may reach",
 		set: durationSetting(func(s *settings) *time.Duration { return &s.History }, 0, 30*24*time.Hour)},
-	{key: "catalog_poll", def: "2s", usage: "time between looks at the source's catalogue",
+	{key: "catalog_poll", meta: "DURATION", def: "2s", usage: "time between looks at the source's catalogue",
 		set: durationSetting(func(s *settings) *time.Duration { return &s.CatalogPoll }, 10*time.Millisecond, time.Hour)},
-	{key: "on_unrepresentable", def: "fail", usage: "a value that cannot be represented stops its table (fail) or is stored as NULL and counted (null)",
+	{key: "on_unrepresentable", meta: "RULE", def: "fail", usage: "a value that cannot be represented stops its table (fail) or is stored as NULL and counted (null)",
 		set: choiceSetting(func(s *settings) *string { return &s.OnUnrepresentable }, "fail", "null")},
-	{key: "partial_publish", def: "false", flag: true, usage: "accept publications that leave out inserts, updates, deletes or truncates",
+	{key: "partial_publish", meta: "BOOL", def: "false", flag: true, usage: "accept publications that leave out inserts, updates, deletes or truncates",
 		set: func(s *settings, v string) (err error) { s.PartialPublish, err = parseBool(v); return err }},
-	{key: "log_level", def: "info", usage: "debug, info, warn or error",
+	{key: "log_level", meta: "LEVEL", def: "info", usage: "debug, info, warn or error",
 		set: func(s *settings, v string) error { return parseLevel(&s.LogLevel, v) }},
-	{key: "log_format", def: "text", usage: "text or json",
+	{key: "log_format", meta: "FORMAT", def: "text", usage: "text or json",
 		set: choiceSetting(func(s *settings) *string { return &s.LogFormat }, "text", "json")},
 }
 
