@@ -93,7 +93,7 @@ func (m *Mirror) tryCopy(ctx context.Context, id pgcdc.Identification, rewritten
 	for i := range catalog.Tables {
 		copies[i] = m.newCopy(&catalog.Tables[i], snapshot.ConsistentPoint)
 		if rewritten[catalog.Tables[i].OID] >= maxRewrites && copies[i].table.state != stateFailed {
-			copies[i].fail(&failure{Reason: "the table was rewritten again and again while it was copied", Remedy: remedyRow})
+			copies[i].fail(m, &failure{Reason: "the table was rewritten again and again while it was copied", Remedy: remedyRow})
 		}
 	}
 	m.showCopies(copies)
@@ -191,14 +191,14 @@ func nameOf(t *pgcdc.Table) readstate.TableName {
 }
 
 func (m *Mirror) newCopy(src *pgcdc.Table, at LSN) *tableCopy {
-	t := &table{oid: src.OID, name: nameOf(src), fingerprint: src.Fingerprint, state: stateCopying}
+	t := &table{oid: src.OID, name: nameOf(src), fingerprint: src.Fingerprint, storage: storageOf(src), state: stateCopying}
 	c := &tableCopy{table: t, source: src, at: at}
 	s, err := newShape(src, func(a *arrow.Schema) *arrow.Schema {
 		withIDs, _ := iceberg.AssignFieldIDs(a, 0)
 		return withIDs
 	})
 	if err != nil {
-		c.fail(&failure{Reason: err.Error(), Remedy: "take the table out of the publication, or wait for a version that supports it"})
+		c.fail(m, &failure{Reason: err.Error(), Remedy: "then drop the mirror and run again to copy the table"})
 		return c
 	}
 	t.uuid = uuid.NewString()
@@ -209,10 +209,11 @@ func (m *Mirror) newCopy(src *pgcdc.Table, at LSN) *tableCopy {
 	return c
 }
 
-func (c *tableCopy) fail(f *failure) {
+func (c *tableCopy) fail(m *Mirror, f *failure) {
 	f.LSN, f.Good = c.at, 0
 	c.table.state, c.table.failure = stateFailed, f
 	c.table.files, c.table.rows = nil, 0
+	m.cfg.Log.Error("table failed", "relation", c.table.String(), "lsn", c.at.String(), "column", f.Column, "err", f.Reason)
 }
 
 // copyRows is the number of rows encoded at once: a full row group or nearly.
@@ -251,8 +252,7 @@ func (c *tableCopy) run(ctx context.Context, m *Mirror, snapshot pgcdc.ExportedS
 			f.Remedy = remedyUnrepresentable
 		}
 		f.Key = w.key
-		c.fail(f)
-		m.cfg.Log.Error("table failed", "relation", t.String(), "lsn", c.at.String(), "column", f.Column, "err", f.Reason)
+		c.fail(m, f)
 		return nil
 	case errors.Is(err, pgcdc.ErrRewritten):
 		return &rewrittenError{oid: t.oid, name: t.String(), err: err}

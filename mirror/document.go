@@ -57,6 +57,7 @@ type tableRecord struct {
 	State       tableState          `json:"state"`
 	Failure     *failure            `json:"failure,omitempty"`
 	Fingerprint string              `json:"fingerprint"`
+	Storage     storageMark         `json:"storage"`
 	Mode        identityMode        `json:"mode"`
 	Key         []int               `json:"key,omitempty"`
 	Nulled      int64               `json:"unrepresentable,omitempty"`
@@ -90,7 +91,7 @@ func (m *Mirror) document(cut LSN) *document {
 }
 
 func (t *table) record() tableRecord {
-	r := tableRecord{OID: t.oid, Name: t.name, UUID: t.uuid, State: t.state, Failure: t.failure, Fingerprint: t.fingerprint,
+	r := tableRecord{OID: t.oid, Name: t.name, UUID: t.uuid, State: t.state, Failure: t.failure, Fingerprint: t.fingerprint, Storage: t.storage,
 		Nulled: t.unrepresentable, Rows: t.rows}
 	if t.shape != nil {
 		r.Mode, r.Key = t.shape.mode, t.shape.key

@@ -73,7 +73,7 @@ func (m *Mirror) recover(ctx context.Context) error {
 func sorted(s []string) []string { return slices.Sorted(slices.Values(s)) }
 
 func (m *Mirror) recoverTable(r tableRecord, held *iceberg.TableState) error {
-	t := &table{oid: r.OID, name: r.Name, uuid: r.UUID, fingerprint: r.Fingerprint, state: r.State, failure: r.Failure,
+	t := &table{oid: r.OID, name: r.Name, uuid: r.UUID, fingerprint: r.Fingerprint, storage: r.Storage, state: r.State, failure: r.Failure,
 		unrepresentable: r.Nulled, durable: m.doc.Cut}
 	m.adopt(t)
 	if held == nil {

@@ -38,7 +38,8 @@ type table struct {
 	name        readstate.TableName
 	uuid        string
 	fingerprint string
-	shape       *shape // nil for a table that failed before it had one
+	storage     storageMark // at the newest look that found nothing changed
+	shape       *shape      // nil for a table that failed before it had one
 	version     atomic.Pointer[tableVersion]
 
 	state   tableState
@@ -64,6 +65,20 @@ type table struct {
 	fileBuf  []globalindex.FileLocation
 
 	jobs sync.Mutex // held by the one background job that rewrites the table's segments
+}
+
+// storageMark is what a look shows of where a table's rows lie and when its columns were last defined. When both parts have
+// changed, the rows were rewritten, perhaps with other values: ALTER … TYPE t USING f(c) with the type that c has leaves no
+// other trace. The first alone is VACUUM FULL, CLUSTER or TRUNCATE, the second alone touched no row.
+type storageMark struct {
+	Relfilenode uint32 `json:"relfilenode"`
+	Attributes  string `json:"attributes"`
+}
+
+func storageOf(t *pgcdc.Table) storageMark { return storageMark{t.Relfilenode, t.AttributeVersions} }
+
+func (s storageMark) rewritten(now storageMark) bool {
+	return s.Relfilenode != now.Relfilenode && s.Attributes != now.Attributes
 }
 
 // fileIndex is an open FileIndex and the segments it covers, by file ordinal.

@@ -3,8 +3,10 @@ package mirror
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"pgmirror/pgcdc"
+	"pgmirror/readstate"
 )
 
 // look is a look at the source's catalogue that waits until HWM passes its LSN: only then are all row events before it
@@ -63,6 +65,8 @@ func (m *Mirror) judge() {
 
 const maxLooks = 64
 
+const reasonRewritten = "the table's rows were rewritten by ALTER TABLE"
+
 // compare fails each table that a look shows changed with no Relation message to explain it.
 func (m *Mirror) compare(c *pgcdc.Catalog) {
 	seen := make(map[uint32]*pgcdc.Table, len(c.Tables))
@@ -81,12 +85,22 @@ func (m *Mirror) compare(c *pgcdc.Catalog) {
 			m.fail(t, c.LSN, &failure{Reason: now.Unsupported, Remedy: remedyShape})
 		case now.Fingerprint != t.fingerprint:
 			m.fail(t, c.LSN, &failure{Reason: "the table's definition changed: " + t.changed(now), Remedy: remedyShape})
+		case t.storage.rewritten(storageOf(now)):
+			m.fail(t, c.LSN, &failure{Reason: reasonRewritten, Remedy: remedyShape})
+		default:
+			t.storage = storageOf(now)
 		}
 	}
 	added := false
 	for i := range c.Tables {
 		now := &c.Tables[i]
 		if m.byOID[now.OID] != nil {
+			continue
+		}
+		if slices.ContainsFunc(m.tables, func(t *table) bool { return t.name == nameOf(now) }) {
+			// It took the name of a table that has failed because of that. A name stands for one table; this one has no rows here.
+			m.byOID[now.OID] = &table{oid: now.OID, name: nameOf(now), state: stateFailed}
+			m.cfg.Log.Warn("table not mirrored", "relation", nameOf(now).String(), "lsn", c.LSN.String(), "err", "another table had its name before")
 			continue
 		}
 		t := &table{oid: now.OID, name: nameOf(now), fingerprint: now.Fingerprint, state: stateFailed, failure: &failure{
@@ -137,6 +151,8 @@ func (m *Mirror) resolve(c *pgcdc.Catalog) {
 			reason = now.Unsupported
 		case now.Fingerprint != t.fingerprint:
 			reason = "the table's definition changed while the mirror was stopped: " + t.changed(now)
+		case t.storage.rewritten(storageOf(now)):
+			reason = reasonRewritten + " while the mirror was stopped"
 		default:
 			if err := t.shape.resolve(now); err != nil {
 				reason = err.Error()
@@ -150,8 +166,9 @@ func (m *Mirror) resolve(c *pgcdc.Catalog) {
 	m.shared.set(func(s *sharedState) { s.searchPath = c.SearchPath })
 }
 
-// adopt makes a table known.
+// adopt makes a table known. Tables are kept in the order of their names, as read states list them.
 func (m *Mirror) adopt(t *table) {
-	m.tables = append(m.tables, t)
+	at, _ := slices.BinarySearchFunc(m.tables, t.name, func(known *table, name readstate.TableName) int { return known.name.Compare(name) })
+	m.tables = slices.Insert(m.tables, at, t)
 	m.byOID[t.oid] = t
 }
