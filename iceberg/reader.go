@@ -95,6 +95,9 @@ func (r *Reader) Columns(ctx context.Context, fieldIDs []int32, each func(rec ar
 	defer records.Release()
 	var row int64
 	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		rec, err := r.next(records, fieldIDs)
 		if err != nil {
 			return err
@@ -113,7 +116,7 @@ func (r *Reader) Columns(ctx context.Context, fieldIDs []int32, each func(rec ar
 	if row != r.Rows() {
 		return fmt.Errorf("%w: %s: %d rows where its footer says %d", ErrCorrupt, r.path, row, r.Rows())
 	}
-	return ctx.Err()
+	return nil
 }
 
 // records starts a batch reader over the wanted columns.
