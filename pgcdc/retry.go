@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -48,6 +49,8 @@ func retryableLeaf(err error) bool {
 		return retryableState(e.Code)
 	case *tls.CertificateVerificationError, tls.RecordHeaderError, tls.AlertError,
 		x509.UnknownAuthorityError, x509.HostnameError, x509.CertificateInvalidError:
+		return false
+	case syscall.Errno: // of a file: those of a connection are inside a net.OpError
 		return false
 	case net.Error: // also a name that does not resolve: the resolver may be what is down
 		return true

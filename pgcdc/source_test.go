@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -97,7 +99,8 @@ func TestIsRetryable(t *testing.T) {
 		{errors.New("anything else"), false},
 		{ErrLost, true}, {ErrSilent, true}, {ErrShutdown, true}, {ErrSlotActive, true}, {ErrSnapshotLost, true},
 		{io.ErrUnexpectedEOF, true}, {io.EOF, true},
-		{&net.OpError{Op: "dial", Err: errors.New("connection refused")}, true},
+		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
+		{&fs.PathError{Op: "write", Err: syscall.ENOSPC}, false}, // a spill file
 		{&net.DNSError{Err: "no such host", IsNotFound: true}, true},
 		{x509.HostnameError{Certificate: &x509.Certificate{}, Host: "h"}, false},
 		{server("57P01"), true}, {server("57P02"), true}, {server("57P03"), true}, {server("53300"), true}, {server("08006"), true},
