@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -200,6 +201,56 @@ func TestTypes(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Lists, NULLs and long texts keep their values over vector borders and beside deleted rows: memory agrees with Parquet,
+// which DuckDB reads by itself.
+func TestLongColumnsFromMemory(t *testing.T) {
+	schema := arrow.NewSchema([]arrow.Field{
+		col("row", 1, arrow.PrimitiveTypes.Int32), col("l", 2, listOf(3, arrow.BinaryTypes.String)),
+		col("d", 4, &arrow.Decimal128Type{Precision: 12, Scale: 2}), col("b", 5, arrow.FixedWidthTypes.Boolean),
+		col("ll", 6, listOf(7, listOf(8, arrow.PrimitiveTypes.Int64))),
+	}, nil)
+	const rows = 5000
+	rng := rand.New(rand.NewPCG(3, 4))
+	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	for i := range rows {
+		b.Field(0).(*array.Int32Builder).Append(int32(i))
+		l, ll := b.Field(1).(*array.ListBuilder), b.Field(4).(*array.ListBuilder)
+		inner := ll.ValueBuilder().(*array.ListBuilder)
+		if rng.IntN(5) == 0 {
+			l.AppendNull()
+			ll.AppendNull()
+			b.Field(2).AppendNull()
+			b.Field(3).AppendNull()
+			continue
+		}
+		l.Append(true)
+		ll.Append(true)
+		for range rng.IntN(4) {
+			inner.Append(true)
+			inner.ValueBuilder().(*array.Int64Builder).AppendValues([]int64{rng.Int64(), int64(i)}, []bool{true, rng.IntN(2) == 0})
+			if rng.IntN(3) == 0 {
+				l.ValueBuilder().AppendNull()
+			} else {
+				l.ValueBuilder().(*array.StringBuilder).Append(strings.Repeat("é", rng.IntN(12)))
+			}
+		}
+		b.Field(2).(*array.Decimal128Builder).Append(decimal128.FromI64(rng.Int64N(2e11) - 1e11))
+		b.Field(3).(*array.BooleanBuilder).Append(rng.IntN(2) == 0)
+	}
+	rec := b.NewRecordBatch()
+	dead := deadRows(rng, rows, 0.4)
+	db := openTest(t, fixed(
+		table("infile", schema, []readstate.File{fileOf(t, rec, dead, 1000)}, nil),
+		table("inmemory", schema, nil, []readstate.Batch{batchOf(rec, dead)}),
+	))
+	want := fmt.Sprintf("[[%d 0]]", rows-len(dead))
+	got := query(t, db, `SELECT count(*), count(*) FILTER ((f.l, f.d, f.b, f.ll) IS DISTINCT FROM (m.l, m.d, m.b, m.ll) OR f.row IS DISTINCT FROM m.row)
+		FROM infile f FULL JOIN inmemory m ON f.row = m.row`)
+	if fmt.Sprint(got) != want {
+		t.Errorf("rows and differences: %v, want %s", got, want)
 	}
 }
 
