@@ -148,6 +148,8 @@ func (a *assembly) setVector(path string, vector *deletion.Vector) error {
 	}
 	before := old.file.Deleted
 	switch {
+	case vector.ID() == 0:
+		return fmt.Errorf("%w: deletion vector for %s: it is not frozen", ErrIllegalCommit, path)
 	case int64(vector.Rows()) != old.file.Rows:
 		return fmt.Errorf("%w: deletion vector for %s: made for %d rows, the file has %d", ErrIllegalCommit, path, vector.Rows(), old.file.Rows)
 	case !contains(vector, before):

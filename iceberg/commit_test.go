@@ -26,6 +26,8 @@ func TestIllegalCommits(t *testing.T) {
 	commit(t, w, 10, TableCommit{Name: a.Name, UUID: a.UUID, Create: true, Schema: a.Schema, Add: []DataFile{fileA}, Vectors: vectors(fileA.Path, vectorOf(3, 1))},
 		TableCommit{Name: b.Name, UUID: b.UUID, Create: true, Schema: b.Schema})
 	before := metadataPath(w, a.Name)
+	openVector := deletion.NewVector(3)
+	openVector.SetRange(0, 2)
 	renamed := func(typ arrow.DataType, nullable bool, id int) *arrow.Schema {
 		return arrow.NewSchema([]arrow.Field{a.Schema.Field(0), fieldWithID("name", typ, nullable, id)}, nil)
 	}
@@ -39,6 +41,7 @@ func TestIllegalCommits(t *testing.T) {
 		"vector of a removed file":   {Remove: []string{fileA.Path}, Vectors: vectors(fileA.Path, vectorOf(3, 0, 1))},
 		"vector for other rows":      {Vectors: vectors(fileA.Path, vectorOf(4, 1, 3))},
 		"vector that loses a row":    {Vectors: vectors(fileA.Path, vectorOf(3, 0, 2))},
+		"vector that may change":     {Vectors: vectors(fileA.Path, openVector)},
 		"empty vector":               {Vectors: vectors(fileA.Path, vectorOf(3))},
 		"column with a new type":     {Schema: renamed(arrow.PrimitiveTypes.Float64, true, 3)},
 		"column becomes required":    {Schema: renamed(arrow.BinaryTypes.String, false, 3)},

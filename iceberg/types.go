@@ -30,7 +30,8 @@ type TableState struct {
 	UUID     string
 	Location string // absolute local directory; data/ and metadata/ are below it
 	// Schema holds the source's columns with their field ids (readstate.FieldIDKey); Nullable is false for columns of the
-	// primary key only. The hidden column is not in it.
+	// primary key only. The hidden column is not in it. Its types are bool, int32, int64, float32, float64, decimal128,
+	// string, binary, fixed_size_binary(16) for uuid, date32, time64[us], timestamp[us] with no zone or UTC, and lists of these.
 	Schema     *arrow.Schema
 	SnapshotID int64
 	// LSN is pgmirror.lsn of the current snapshot. A table that had nothing to commit since is exact at every later cut too.
