@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,85 +69,6 @@ type stream struct {
 	done      chan struct{} // the receiver has ended
 	delivered LSN           // the largest that an event told
 	pings     []time.Time   // the newest questions in a row
-}
-
-// startStream connects and starts replication. The slot's row is checked first, because it says more than the error.
-func (s *Source) startStream(ctx context.Context, from LSN, binary bool) (*stream, error) {
-	conn, err := connect(ctx, s.replication)
-	if err != nil {
-		return nil, err
-	}
-	st, err := s.startReplication(ctx, conn, from, binary)
-	if err != nil {
-		closeConn(conn)
-		return nil, err
-	}
-	return st, nil
-}
-
-func (s *Source) startReplication(ctx context.Context, conn *pgconn.PgConn, from LSN, binary bool) (*stream, error) {
-	version := majorVersion(conn.ParameterStatus("server_version"))
-	if _, err := s.publications(ctx, conn, version); err != nil {
-		return nil, err
-	}
-	info, found, err := slotInfo(ctx, conn, s.cfg.Slot)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkSlot(info, found, s.database()); err != nil {
-		return nil, err
-	}
-	if info.Active {
-		return nil, fmt.Errorf("%w (process %d)", ErrSlotActive, info.ActivePID)
-	}
-	err = pglogrepl.StartReplication(ctx, conn, quoteIdent(s.cfg.Slot), from,
-		pglogrepl.StartReplicationOptions{Mode: pglogrepl.LogicalReplication, PluginArgs: s.pluginOptions(version, binary)})
-	if err != nil {
-		switch sqlState(err) {
-		case "55006":
-			return nil, fmt.Errorf("%w: %w", ErrSlotActive, err)
-		case "42704":
-			return nil, fmt.Errorf("%w: %w", ErrSlotMissing, err)
-		case "55000", "58P01": // invalidated, or its WAL is gone
-			return nil, fmt.Errorf("%w: %w", ErrSlotLost, err)
-		}
-		return nil, lost(err)
-	}
-	hijacked, err := conn.Hijack()
-	if err != nil {
-		return nil, err
-	}
-	if err := limitSilence(hijacked.Conn, silenceIntervals*s.cfg.StatusInterval); err != nil {
-		hijacked.Conn.Close()
-		return nil, err
-	}
-	st := &stream{
-		source: s, conn: hijacked.Conn, frontend: hijacked.Frontend, floor: info.ConfirmedFlush,
-		asked: make(chan struct{}, 1), done: make(chan struct{}),
-	}
-	st.receivedUpTo(info.ConfirmedFlush)
-	return st, nil
-}
-
-// pluginOptions are pgoutput's. Versions 2 to 4 of its protocol differ only in what was not asked for here.
-// https://www.postgresql.org/docs/current/protocol-logical-replication.html
-func (s *Source) pluginOptions(version int, binary bool) []string {
-	protocol := 4
-	switch {
-	case version < 15:
-		protocol = 2
-	case version < 16:
-		protocol = 3
-	}
-	options := []string{
-		fmt.Sprintf("proto_version '%d'", protocol),
-		"publication_names " + quoteLiteral(s.publicationNames()),
-		"messages 'true'", // those of WaitPoint move an idle stream
-	}
-	if binary {
-		options = append(options, "binary 'true'")
-	}
-	return options
 }
 
 // run receives until the stream ends, then joins the status goroutine and closes the connection.
@@ -350,47 +270,4 @@ func (st *stream) drain() {
 			return
 		}
 	}
-}
-
-// lost names the end of a connection.
-func lost(err error) error {
-	var timeout net.Error
-	switch {
-	case sqlState(err) != "":
-		return err
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Errorf("%w: %w", ErrSilent, err)
-	}
-	return fmt.Errorf("%w: %w", ErrLost, err)
-}
-
-// explainStream names what the server reports in the midst of a stream. pgoutput looks publications up as they were at
-// the WAL's position, so one that exists now may not exist for it.
-func (s *Source) explainStream(ctx context.Context, fault *pgconn.PgError) error {
-	switch fault.Code {
-	case "55000", "58P01":
-		return fmt.Errorf("%w: %w", ErrSlotLost, fault)
-	case "42704":
-		var missing error
-		err := s.idle.with(ctx, func(conn *pgconn.PgConn) error {
-			_, missing = s.publications(ctx, conn, majorVersion(conn.ParameterStatus("server_version")))
-			return nil
-		})
-		switch {
-		case err == nil && errors.Is(missing, ErrPublicationMissing):
-			return missing
-		case strings.Contains(fault.Message, "publication"):
-			return fmt.Errorf("%w: %w", ErrPublicationYounger, fault)
-		}
-	}
-	return fault
-}
-
-// noticeFault finds the warning with which PostgreSQL 18 passes over a publication that does not exist at the WAL's
-// position, and all its changes with it. No other warning of the stream has this SQLSTATE.
-func noticeFault(notice *pgproto3.NoticeResponse) error {
-	if notice.SeverityUnlocalized == "WARNING" && notice.Code == "55000" {
-		return fmt.Errorf("%w: %s", ErrPublicationYounger, notice.Message)
-	}
-	return nil
 }

@@ -1,0 +1,55 @@
+package pgcdc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+// lost names the end of a connection.
+func lost(err error) error {
+	var timeout net.Error
+	switch {
+	case sqlState(err) != "":
+		return err
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return fmt.Errorf("%w: %w", ErrSilent, err)
+	}
+	return fmt.Errorf("%w: %w", ErrLost, err)
+}
+
+// explainStream names what the server reports in the midst of a stream. pgoutput looks publications up as they were at
+// the WAL's position, so one that exists now may not exist for it.
+func (s *Source) explainStream(ctx context.Context, fault *pgconn.PgError) error {
+	switch fault.Code {
+	case "55000", "58P01":
+		return fmt.Errorf("%w: %w", ErrSlotLost, fault)
+	case "42704":
+		var missing error
+		err := s.idle.with(ctx, func(conn *pgconn.PgConn) error {
+			_, missing = s.publications(ctx, conn, majorVersion(conn.ParameterStatus("server_version")))
+			return nil
+		})
+		switch {
+		case err == nil && errors.Is(missing, ErrPublicationMissing):
+			return missing
+		case strings.Contains(fault.Message, "publication"):
+			return fmt.Errorf("%w: %w", ErrPublicationYounger, fault)
+		}
+	}
+	return fault
+}
+
+// noticeFault finds the warning with which PostgreSQL 18 passes over a publication that does not exist at the WAL's
+// position, and all its changes with it. No other warning of the stream has this SQLSTATE.
+func noticeFault(notice *pgproto3.NoticeResponse) error {
+	if notice.SeverityUnlocalized == "WARNING" && notice.Code == "55000" {
+		return fmt.Errorf("%w: %s", ErrPublicationYounger, notice.Message)
+	}
+	return nil
+}
