@@ -23,7 +23,9 @@ func (m *Mirror) apply(ctx context.Context, tx *pgcdc.Transaction) error {
 	if tx.Spilled {
 		// A large transaction begins batches of its own: they may be flushed long before it is visible.
 		for _, t := range m.tables {
-			m.sealOpen(t)
+			if err := m.sealOpen(t); err != nil {
+				return err
+			}
 		}
 	}
 	var rows int64
@@ -64,7 +66,9 @@ func (m *Mirror) change(ch *pgcdc.Change, lsn LSN) (rows int64, err error) {
 		for _, oid := range ch.Truncated {
 			if t := m.live(oid); t != nil {
 				m.touch(t, lsn)
-				t.truncate(m, lsn)
+				if err := t.truncate(m, lsn); err != nil {
+					return 0, err
+				}
 				m.counts.truncates.Add(1)
 			}
 		}
@@ -83,6 +87,11 @@ func (m *Mirror) change(ch *pgcdc.Change, lsn LSN) (rows int64, err error) {
 		return 1, nil
 	}
 	m.touch(t, lsn)
+	if b := t.open.batch; b.rows >= m.cfg.BatchRows || b.added >= batchBytes {
+		if err := m.sealOpen(t); err != nil {
+			return 0, err
+		}
+	}
 	if err := m.changeRow(t, ch, lsn); err != nil {
 		f := &failure{Reason: err.Error(), Remedy: remedyRow}
 		var row *rowError
@@ -104,9 +113,6 @@ func (m *Mirror) change(ch *pgcdc.Change, lsn LSN) (rows int64, err error) {
 
 // changeRow applies an insert, update or delete.
 func (m *Mirror) changeRow(t *table, ch *pgcdc.Change, lsn LSN) error {
-	if b := t.open.batch; b.rows >= m.cfg.BatchRows || b.added >= batchBytes {
-		m.sealOpen(t)
-	}
 	switch ch.Op {
 	case pgcdc.OpInsert:
 		m.counts.inserts.Add(1)
@@ -171,9 +177,9 @@ func (m *Mirror) touch(t *table, lsn LSN) {
 }
 
 // sealOpen ends the open batch, if it has rows, and opens the next one.
-func (m *Mirror) sealOpen(t *table) {
+func (m *Mirror) sealOpen(t *table) error {
 	if t.open == nil || t.open.batch.rows == 0 {
-		return
+		return nil
 	}
 	t.open.batch.seal()
 	m.weigh(t.open.batch)
@@ -181,6 +187,7 @@ func (m *Mirror) sealOpen(t *table) {
 	t.open = m.newBatchSegment(t.shape)
 	t.install()
 	m.flusher.sealed(t)
+	return m.cfg.Effect("batch sealed")
 }
 
 func (m *Mirror) newBatchSegment(s *shape) *segment {
@@ -189,8 +196,10 @@ func (m *Mirror) newBatchSegment(s *shape) *segment {
 }
 
 // truncate ends every segment the table has at lsn, without an entry a row.
-func (t *table) truncate(m *Mirror, lsn LSN) {
-	m.sealOpen(t)
+func (t *table) truncate(m *Mirror, lsn LSN) error {
+	if err := m.sealOpen(t); err != nil {
+		return err
+	}
 	for _, s := range slices.Concat(t.files, t.sealed) {
 		if s.droppedAt.Load() == 0 {
 			s.droppedAt.Store(uint64(lsn))
@@ -201,6 +210,7 @@ func (t *table) truncate(m *Mirror, lsn LSN) {
 	}
 	m.closeIndexes(t)
 	t.rows = 0
+	return nil
 }
 
 // weigh brings the memory account up to date with a batch.

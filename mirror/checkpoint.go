@@ -57,6 +57,9 @@ func (m *Mirror) checkpoint(ctx context.Context) error {
 		return err
 	}
 	m.source.Acknowledge(cp.cut)
+	if err := m.cfg.Effect("acknowledged"); err != nil {
+		return err
+	}
 	err = m.inTurn(context.WithoutCancel(ctx), func() error { return m.finishCheckpoint(&cp, result, started) })
 	if err != nil {
 		return err
@@ -98,7 +101,9 @@ func (m *Mirror) beginCheckpoint(cp *checkpoint) (err error) {
 	for _, t := range m.tables {
 		if t.dirty {
 			t.dirty = false
-			m.sealOpen(t)
+			if err := m.sealOpen(t); err != nil {
+				return fmt.Errorf("begin checkpoint: %w", err)
+			}
 			cp.tables = append(cp.tables, t)
 		}
 	}

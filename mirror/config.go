@@ -39,9 +39,13 @@ type Config struct {
 	NullUnrepresentable bool
 
 	Log *slog.Logger
-	// Effect, for tests, is called before each named effect on the outside; its error takes the effect's place.
+	// Effect, for tests, is called at each named step (EffectNames): "file index" and "acknowledge" come before what they
+	// name, the others after it. Its error ends the work there as a crash would. Several goroutines may call it at once.
 	Effect func(name string) error
 }
+
+// EffectNames are the steps that Config.Effect may see.
+var EffectNames = []string{"batch sealed", "file index", "version installed", "acknowledge", "acknowledged"}
 
 // Validate reports every fault and sets the defaults.
 func (c *Config) Validate() error {

@@ -516,7 +516,7 @@ func (w *world) step() {
 		w.during("flush", func() error {
 			t := w.m.tables[w.rng.IntN(len(w.m.tables))]
 			if w.rng.IntN(2) == 0 {
-				w.check(w.m.inTurn(ctx, func() error { w.m.sealOpen(t); return nil }))
+				w.check(w.m.inTurn(ctx, func() error { return w.m.sealOpen(t) }))
 			}
 			return w.m.flush(ctx, t, maxLSN)
 		})
