@@ -71,6 +71,13 @@ func TestNoReadState(t *testing.T) {
 	}
 }
 
+// When there never was a read state, there are no views: the reason is told all the same.
+func TestNeverAReadState(t *testing.T) {
+	db := openTest(t, &fakePinner{make: func(int) (*readstate.State, error) { return nil, errors.New("nobody is listening") }})
+	mustFail(t, db, "FROM a", "no read state: nobody is listening")
+	mustFail(t, db, "SELECT 1; FROM a", "no read state: nobody is listening")
+}
+
 // A script stops at its first error; what came before was written.
 func TestRunStopsAtError(t *testing.T) {
 	db := openTest(t, fixed())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/duckdb/duckdb-go/v2/mapping"
@@ -27,6 +28,15 @@ type scope struct {
 	state   *pinned // nil when err is set
 	err     error
 	handles map[string]*handle // by table; each with one reference of the scope's
+}
+
+// explain puts before a statement's error why it had no state: as long as none was ever pinned there are no views, and
+// DuckDB knows no table of that name.
+func (sc *scope) explain(err error) error {
+	if sc.err == nil || strings.Contains(err.Error(), sc.err.Error()) {
+		return err
+	}
+	return fmt.Errorf("%w\n%w", sc.err, err)
 }
 
 // beginStatement gives the coming statement its state: a new one, unless a transaction keeps its own. It also brings the

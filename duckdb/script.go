@@ -36,8 +36,9 @@ func (db *DB) each(ctx context.Context, script string, show func(*result) error)
 		if n > 1 {
 			run = func(res *mapping.Result) error { return db.runExtracted(extracted, i, res) }
 		}
+		scope := db.session.scope
 		if err := db.statement(ctx, run, show); err != nil {
-			return err
+			return scope.explain(err)
 		}
 	}
 	return nil
