@@ -282,12 +282,14 @@ func streamSettings(t *testing.T, p *harness.Postgres) {
 	r.publish("FOR TABLE t")
 	for _, of := range []string{"DATABASE " + r.name, "ROLE " + r.name} {
 		for _, setting := range []string{"datestyle = 'German'", "timezone = 'Asia/Kolkata'", "bytea_output = 'escape'", "extra_float_digits = 0",
-			"intervalstyle = 'iso_8601'", "search_path = 'public'", "quote_all_identifiers = on", "statement_timeout = 1",
-			"idle_in_transaction_session_timeout = 1", "client_encoding = 'LATIN1'", "client_min_messages = 'error'"} {
+			"intervalstyle = 'iso_8601'", "search_path = 'public'", "quote_all_identifiers = on",
+			"client_encoding = 'LATIN1'", "client_min_messages = 'error'"} {
 			p.Exec("ALTER " + of + " SET " + setting)
 		}
 	}
-	p.Exec("ALTER ROLE " + r.name + " SET idle_session_timeout = 1")
+	for _, timeout := range []string{"statement_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout"} {
+		p.Exec("ALTER ROLE " + r.name + " SET " + timeout + " = 1") // of the role alone: the database's would end the test's own sessions
+	}
 	r.createSlot()
 	insert := p.Open("postgres", r.name)
 	insert.Exec("SET datestyle = 'ISO'; SET statement_timeout = 0; SET timezone = 'UTC'")
