@@ -112,7 +112,7 @@ func (a *app) call(ctx context.Context, command string, arguments any) ([]byte, 
 	}
 	answer, err := client.Call(ctx, command, args, func(line string) { fmt.Fprintln(a.stderr, oneLine(line)) })
 	if err != nil {
-		return nil, cannotRun(fmt.Errorf("%s: %w", command, err))
+		return nil, cannotRun(err)
 	}
 	return answer, nil
 }

@@ -40,7 +40,8 @@ func TestSettingsPrecedence(t *testing.T) {
 
 // With nothing set the documented defaults hold.
 func TestSettingsDefaults(t *testing.T) {
-	t.Chdir(t.TempDir())
+	here := t.TempDir()
+	t.Chdir(here)
 	s, err := loadSettings("", nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +51,7 @@ func TestSettingsDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := settings{
-		Data: "./pgmirror-data", Listen: "127.0.0.1:8181", CheckpointInterval: 30 * time.Second, BatchRows: 8192, FlushWorkers: 2,
+		Data: filepath.Join(here, "pgmirror-data"), Listen: "127.0.0.1:8181", CheckpointInterval: 30 * time.Second, BatchRows: 8192, FlushWorkers: 2,
 		CopyWorkers: s.CopyWorkers, Memory: machine / 4, CatalogPoll: 2 * time.Second, OnUnrepresentable: "fail", LogFormat: "text",
 	}
 	if !reflect.DeepEqual(*s, want) {

@@ -100,12 +100,14 @@ func (a *app) drop(ctx context.Context, s *settings, o dropOptions) error {
 }
 
 // recall compares the settings with what the data directory remembers, so that one mirror's drop cannot take another's slot:
-// what is not set is taken from there, and a contradiction is refused. A catalog that cannot be read is no reason to keep
-// everything: then the settings alone count.
+// what is not set is taken from there, and a contradiction is refused. If the catalog cannot be read, the slot must be named.
 func (a *app) recall(ctx context.Context, s *settings, t *target, dir *dataDir) error {
 	known, err := loadStored(ctx, dir)
-	if err != nil {
-		fmt.Fprintf(a.stderr, "the data directory's catalog cannot be read (%s); going by the settings: slot %s in database %s\n", err, t.slot, oneLine(t.database))
+	switch {
+	case err != nil && s.Slot == "":
+		return cannotRun(fmt.Errorf("the data directory's catalog, which knows the slot, cannot be read: %w\nName the slot with --slot to go on without it", err))
+	case err != nil:
+		fmt.Fprintf(a.stderr, "the data directory's catalog cannot be read (%s); going by the settings\n", err)
 		return nil
 	}
 	if known.Database != "" && known.Database != t.database {

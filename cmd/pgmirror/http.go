@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	promcollect "github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
@@ -84,15 +85,16 @@ func requireToken(token string, next http.Handler) http.Handler {
 	})
 }
 
-// newRegistry holds the mirror's metrics, the process's and the build's.
-func newRegistry(collectors ...prometheus.Collector) (*prometheus.Registry, error) {
+// newRegistry holds the given collectors' metrics, the process's and the build's.
+func newRegistry(mirrored ...prometheus.Collector) (*prometheus.Registry, error) {
 	registry := prometheus.NewRegistry()
 	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "pgmirror_build_info",
 		Help:        "Always 1; the labels name the build.",
 		ConstLabels: prometheus.Labels{"version": version, "revision": revision()},
 	}, func() float64 { return 1 })
-	for _, c := range append(collectors, build) {
+	standard := []prometheus.Collector{build, promcollect.NewGoCollector(), promcollect.NewProcessCollector(promcollect.ProcessCollectorOpts{})}
+	for _, c := range append(standard, mirrored...) {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}

@@ -137,9 +137,8 @@ func untilStopped(ctx context.Context, signals <-chan os.Signal, limit time.Dura
 	case err := <-ended:
 		return err
 	case s := <-signals:
-		log.Info("stopping", "signal", s.String())
+		log.Info("asked to stop", "signal", s.String())
 	case <-ctx.Done():
-		log.Info("stopping")
 	}
 	cancel()
 	timeout := time.NewTimer(limit)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -56,7 +57,7 @@ var settingTable = []setting{
 	{key: "slot", meta: "NAME", usage: "replication slot (default pgmirror_<database>)",
 		set: func(s *settings, v string) error { s.Slot = v; return checkSlotName(v) }},
 	{key: "data", meta: "DIR", def: "./pgmirror-data", usage: "data directory",
-		set: func(s *settings, v string) error { s.Data = v; return notEmpty(v) }},
+		set: func(s *settings, v string) (err error) { s.Data, err = absolute(v); return err }},
 	{key: "listen", meta: "HOST:PORT", def: "127.0.0.1:8181", usage: "address of the HTTP port; other than loopback needs a token; \"off\" opens none",
 		set: func(s *settings, v string) error { s.Listen = v; return checkListen(v) }},
 	{key: "token", meta: "TOKEN", secret: true, usage: "bearer token that HTTP clients must send",
@@ -104,11 +105,12 @@ func (s *settings) checkTogether() []error {
 	return faults
 }
 
-func notEmpty(v string) error {
+// absolute makes a path independent of the working directory.
+func absolute(v string) (string, error) {
 	if v == "" {
-		return errors.New("must not be empty")
+		return "", errors.New("must not be empty")
 	}
-	return nil
+	return filepath.Abs(v)
 }
 
 func durationSetting(field func(*settings) *time.Duration, least, most time.Duration) func(*settings, string) error {
