@@ -2,10 +2,17 @@ package duckdb
 
 import (
 	"container/list"
+	"iter"
 	"sync"
-
-	"pgmirror/deletion"
 )
+
+// deletedRows is what is asked of a read state's deletion vector; a nil vector has nothing deleted.
+type deletedRows interface {
+	ID() uint64 // the same for the same vector only
+	Rows() uint32
+	Cardinality() uint64
+	Positions() iter.Seq[uint32]
+}
 
 // bitmapCache keeps deletion vectors in the form pgmirror_live reads: one bit a row, set when the row is deleted. A
 // vector is frozen, so its bitmap is good for as long as it is cached; least recently used goes first.
@@ -30,8 +37,8 @@ func newBitmapCache(limit int64) *bitmapCache {
 }
 
 // get returns the bitmap of a vector over rows rows; nil when nothing is deleted.
-func (c *bitmapCache) get(v *deletion.Vector, rows int) []uint64 {
-	if v == nil || v.Cardinality() == 0 {
+func (c *bitmapCache) get(v deletedRows, rows int) []uint64 {
+	if v.Cardinality() == 0 {
 		return nil
 	}
 	need := (max(rows, int(v.Rows())) + 63) / 64
