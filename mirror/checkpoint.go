@@ -28,7 +28,14 @@ func (m *Mirror) checkpoint(ctx context.Context) error {
 		return err
 	}
 	defer m.marks.release(cp.pin)
-	defer m.inTurn(context.WithoutCancel(ctx), func() error { m.cut = 0; return nil })
+	committed := false
+	defer m.inTurn(context.WithoutCancel(ctx), func() error {
+		m.cut = 0
+		for _, t := range cp.tables {
+			t.dirty = t.dirty || !committed // else the next cut would leave out what this one did not commit
+		}
+		return nil
+	})
 
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(m.cfg.FlushWorkers)
@@ -53,6 +60,7 @@ func (m *Mirror) checkpoint(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("commit checkpoint at %s: %w", cp.cut, err)
 	}
+	committed = true
 	if err := m.cfg.Effect("acknowledge"); err != nil {
 		return err
 	}

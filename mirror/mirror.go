@@ -178,6 +178,9 @@ func (m *Mirror) inAnyTurn(ctx context.Context, do func() error) error {
 }
 
 func (m *Mirror) hand(ctx context.Context, to chan<- *turn, do func() error) error {
+	if ctx.Err() != nil { // select would choose at random between it and an idle applier
+		return context.Cause(ctx)
+	}
 	t := &turn{do: do, done: make(chan struct{})}
 	select {
 	case to <- t:
