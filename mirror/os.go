@@ -3,47 +3,49 @@ package mirror
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"pgmirror/iceberg"
 )
 
 // OSFiles keeps files on the local disk.
-func OSFiles() Files { return osFiles{} }
+func OSFiles() Files { return FilesOver(iceberg.OS) }
 
-type osFiles struct{}
+// FilesOver keeps files through a file system whose paths are the operating system's too: Map goes past it.
+func FilesOver(fs iceberg.FileSystem) Files { return osFiles{fs} }
 
-func (osFiles) WriteFile(path string, data []byte) (err error) {
+type osFiles struct{ fs iceberg.FileSystem }
+
+// WriteFile leaves the old content or the new one after a crash, never a part. A temporary file of an earlier life is
+// overwritten; List shows it, and recovery removes it as an index that no file has.
+func (f osFiles) WriteFile(path string, data []byte) (err error) {
 	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := f.fs.MkdirAll(dir); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*")
+	temporary := path + ".tmp"
+	if err := f.fs.Remove(temporary); err != nil {
+		return err
+	}
+	w, err := f.fs.Create(temporary)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Sync(), f.Close())
+	_, err = w.Write(data)
+	if err == nil {
+		err = w.Sync()
+	}
+	if err = errors.Join(err, w.Close()); err == nil {
+		err = f.fs.Rename(temporary, path)
+	}
 	if err != nil {
-		return err
+		return errors.Join(err, f.fs.Remove(temporary))
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return f.fs.SyncDir(dir)
 }
 
 func (osFiles) Map(path string) ([]byte, func() error, error) {
@@ -66,25 +68,9 @@ func (osFiles) Map(path string) ([]byte, func() error, error) {
 	return data, func() error { return unix.Munmap(data) }, nil
 }
 
-func (osFiles) List(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	names := make([]string, 0, len(entries))
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	slices.Sort(names)
-	return names, err
-}
+func (f osFiles) List(dir string) ([]string, error) { return f.fs.ReadDir(dir) }
 
-func (osFiles) Remove(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
+func (f osFiles) Remove(path string) error { return f.fs.Remove(path) }
 
 // SystemClock tells the machine's time.
 func SystemClock() Clock { return systemClock{} }
