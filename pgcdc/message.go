@@ -69,6 +69,7 @@ type Transaction struct {
 	Spilled bool
 
 	staged *staging
+	leave  func() // tells the stream that the memory is free; nil for one that did not come from it
 }
 
 // Event is one element of the ordered stream. Exactly one of Transaction and WALEnd is set.

@@ -135,6 +135,7 @@ type Source struct {
 
 	streaming    sync.Mutex // held while Stream runs; guards assembler
 	assembler    *assembler
+	backlog      *backlog
 	received     atomic.Uint64
 	acknowledged atomic.Uint64
 	wake         chan struct{} // an acknowledgement waits to be sent
@@ -164,6 +165,7 @@ func New(cfg Config) (*Source, error) {
 		wake:        make(chan struct{}, 1),
 		slotNotice:  defaultSlotNotice,
 	}
+	s.backlog = newBacklog(backlogSpills * s.assembler.spillBytes)
 	s.idle.open = func(ctx context.Context) (*pgconn.PgConn, error) { return connect(ctx, s.plain) }
 	return s, nil
 }

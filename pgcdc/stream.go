@@ -101,6 +101,12 @@ func (st *stream) receive(ctx context.Context, out chan<- Event) error {
 			if event == (Event{}) {
 				continue
 			}
+			if event.Transaction != nil {
+				if err := st.source.backlog.enter(ctx, event.Transaction); err != nil {
+					event.Transaction.Release()
+					return err
+				}
+			}
 			select {
 			case out <- event:
 			case <-ctx.Done():

@@ -33,5 +33,8 @@ func (t *Transaction) Release() {
 	if t.staged != nil {
 		t.staged.release()
 		t.staged = nil
+		if t.leave != nil {
+			t.leave()
+		}
 	}
 }
