@@ -154,6 +154,7 @@ func (m *Mirror) resolve(c *pgcdc.Catalog) {
 		case t.storage.rewritten(storageOf(now)):
 			reason = reasonRewritten + " while the mirror was stopped"
 		default:
+			t.storage = storageOf(now)
 			if err := t.shape.resolve(now); err != nil {
 				reason = err.Error()
 			}
