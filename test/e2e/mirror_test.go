@@ -45,7 +45,12 @@ func buildAndRun(m *testing.M) int {
 			return 1
 		}
 	}
-	return m.Run()
+	code := m.Run()
+	if err := closeReaders(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 // mirrorRole is the role that every Mirror connects as. It may log in, replicate and read, and nothing else.
