@@ -94,7 +94,7 @@ func (d *demo) run(ctx context.Context, live time.Duration) (err error) {
 
 const farewell = `On a database of your own (wal_level = logical; README.md has the GRANT lines):
 
-  pgmirror run --source postgres://USER@HOST/DATABASE --publication pgmirror --create-publication
-  pgmirror sql -c 'SELECT count(*) FROM YOUR_TABLE'
-  pgmirror status
+  bin/pgmirror run --source postgres://USER@HOST/DATABASE --publication pgmirror --create-publication
+  bin/pgmirror sql -c 'SELECT count(*) FROM YOUR_TABLE'
+  bin/pgmirror status
 `
