@@ -198,7 +198,7 @@ func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, starte
 	}
 	m.setDurable(cp.cut)
 	if len(result.Unreachable) > 0 {
-		m.garbage = append(m.garbage, garbage{paths: result.Unreachable, serial: m.marks.lastSerial()})
+		m.garbage = append(m.garbage, garbage{paths: result.Unreachable, cut: cp.cut, serial: m.marks.lastSerial()})
 	}
 	now := m.clock.Now()
 	m.lastCheckpoint, m.checkpointTook = now, now.Sub(started)
@@ -209,9 +209,11 @@ func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, starte
 	return nil
 }
 
-// garbage is files that no retained snapshot names; a reader that registered at or before serial may still.
+// garbage is files that no retained snapshot names. A reader that registered at or before serial may still use them, and so may
+// one that comes later with an LSN below the cut at which they went.
 type garbage struct {
 	paths  []string
+	cut    LSN
 	serial uint64
 }
 
@@ -227,7 +229,7 @@ func (m *Mirror) reap(ctx context.Context) error {
 		_, oldest := m.marks.readerCount()
 		keep := m.garbage[:0]
 		for _, g := range m.garbage {
-			if oldest > g.serial {
+			if low >= g.cut && oldest > g.serial {
 				paths = append(paths, g.paths...)
 			} else {
 				keep = append(keep, g)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,10 +26,16 @@ func (m message) text(s string) message {
 	return append(append(m, s...), 0)
 }
 
-// cell is a value as text; nil is NULL and unchanged is a TOASTed value that was not sent.
-type cell *string
+// datum is a value: as PostgreSQL sends it in text, and as showValue prints what the mirror must hold for it.
+type datum struct {
+	wire, shown string
+	bad         bool // cannot be represented: the mirror holds NULL, or the table fails
+}
 
-func val(s string) cell { return &s }
+// cell is a column of a row; nil is NULL and unchanged is a TOASTed value that was not sent.
+type cell *datum
+
+func val(s string) cell { return &datum{wire: s, shown: s} }
 
 var unchanged = val("(unchanged)")
 
@@ -41,8 +48,8 @@ func (m message) tuple(cells []cell) message {
 		case unchanged:
 			m = m.u8('u')
 		default:
-			m = m.u8('t').u32(uint32(len(*c)))
-			m = append(m, *c...)
+			m = m.u8('t').u32(uint32(len(c.wire)))
+			m = append(m, c.wire...)
 		}
 	}
 	return m
@@ -82,6 +89,7 @@ func (c *commit) messages() []message {
 // fakeSource is a PostgreSQL server in memory: a WAL of commits and a slot. The model knows its tables' contents.
 type fakeSource struct {
 	mu        sync.Mutex
+	changed   *sync.Cond // a commit, a keepalive or the end of a connection
 	wal       []*commit
 	insert    LSN // end of WAL
 	confirmed LSN
@@ -92,12 +100,30 @@ type fakeSource struct {
 	rows      func(oid uint32, at LSN) [][]cell // what a snapshot at an LSN sees
 
 	rewritten map[uint32]int // copies of a table that still end with ErrRewritten
-	broken    map[uint32]bool
+	slots     int            // made so far
+	catalog   []pgcdc.Table  // what a look shows; nil: tables
+	// committed, if set, is the newest LSN that the warehouse holds; only that may be acknowledged.
+	committed func() LSN
+	early     LSN // an acknowledgement above it
+	// copied, if set, runs before a table's rows are copied; its error ends the copy.
+	copied func(oid uint32) error
+	// fault, if set, is asked before each call that a connection could lose.
+	fault func(call string) error
 }
 
 func newFakeSource(tables []pgcdc.Table) *fakeSource {
-	return &fakeSource{insert: 0x1000, xid: 700, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), tables: tables,
-		rewritten: map[uint32]int{}, broken: map[uint32]bool{}}
+	s := &fakeSource{insert: 0x1000, xid: 700, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), tables: tables,
+		rewritten: map[uint32]int{}}
+	s.changed = sync.NewCond(&s.mu)
+	return s
+}
+
+// losing is the error that fault wants for a call.
+func (s *fakeSource) losing(call string) error {
+	if s.fault == nil {
+		return nil
+	}
+	return s.fault(call)
 }
 
 // commit appends a transaction to the WAL.
@@ -109,7 +135,15 @@ func (s *fakeSource) commit(changes []message) *commit {
 	c := &commit{commitLSN: s.insert + 8, end: s.insert + 64 + LSN(8*len(changes)), xid: s.xid, at: s.now, changes: changes}
 	s.insert = c.end
 	s.wal = append(s.wal, c)
+	s.changed.Broadcast()
 	return c
+}
+
+// end is the end of WAL.
+func (s *fakeSource) end() LSN {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.insert
 }
 
 // idle moves the end of WAL without a commit, as other databases' work does.
@@ -117,6 +151,7 @@ func (s *fakeSource) idle() LSN {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.insert += 24
+	s.changed.Broadcast()
 	return s.insert
 }
 
@@ -133,6 +168,9 @@ func (s *fakeSource) after(lsn LSN) (list []*commit) {
 }
 
 func (s *fakeSource) Identify(context.Context) (pgcdc.Identification, error) {
+	if err := s.losing("identify"); err != nil {
+		return pgcdc.Identification{}, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return pgcdc.Identification{SystemID: "7", Timeline: 1, WALEnd: s.insert, Database: "d", Version: 150000}, nil
@@ -145,11 +183,15 @@ func (s *fakeSource) Slot(context.Context) (pgcdc.SlotInfo, bool, error) {
 }
 
 func (s *fakeSource) CreateSlot(context.Context) (pgcdc.ExportedSnapshot, error) {
+	if err := s.losing("create slot"); err != nil {
+		return pgcdc.ExportedSnapshot{}, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.slot {
 		return pgcdc.ExportedSnapshot{}, errors.New("the slot exists")
 	}
+	s.slots++
 	s.slot, s.confirmed = true, s.insert
 	return pgcdc.ExportedSnapshot{Name: "x", ConsistentPoint: s.insert}, nil
 }
@@ -166,10 +208,14 @@ func (s *fakeSource) DropSlot(context.Context) error {
 func (s *fakeSource) Look(context.Context) (*pgcdc.Catalog, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &pgcdc.Catalog{LSN: s.insert, CheckedLSN: s.insert, Tables: append([]pgcdc.Table(nil), s.tables...), SearchPath: []string{"public"}}, nil
+	shown := s.catalog
+	if shown == nil {
+		shown = s.tables
+	}
+	return &pgcdc.Catalog{LSN: s.insert, CheckedLSN: s.insert, Tables: append([]pgcdc.Table(nil), shown...), SearchPath: []string{"public"}}, nil
 }
 
-func (s *fakeSource) Copy(_ context.Context, snap pgcdc.ExportedSnapshot, t *pgcdc.Table, row func(pgcdc.Tuple) error) error {
+func (s *fakeSource) Copy(ctx context.Context, snap pgcdc.ExportedSnapshot, t *pgcdc.Table, row func(pgcdc.Tuple) error) error {
 	s.mu.Lock()
 	again := s.rewritten[t.OID] > 0
 	if again {
@@ -179,19 +225,24 @@ func (s *fakeSource) Copy(_ context.Context, snap pgcdc.ExportedSnapshot, t *pgc
 	if again {
 		return fmt.Errorf("copy %s: %w", t.Name, pgcdc.ErrRewritten)
 	}
+	if s.copied != nil {
+		if err := s.copied(t.OID); err != nil {
+			return err
+		}
+	}
 	for _, r := range s.rows(t.OID, snap.ConsistentPoint) {
 		tuple := make(pgcdc.Tuple, len(r))
 		for i, c := range r {
 			tuple[i] = pgcdc.Value{Format: pgcdc.FormatNull}
 			if c != nil {
-				tuple[i] = pgcdc.Value{Format: pgcdc.FormatText, Data: []byte(*c)}
+				tuple[i] = pgcdc.Value{Format: pgcdc.FormatText, Data: []byte(c.wire)}
 			}
 		}
 		if err := row(tuple); err != nil {
 			return err
 		}
 	}
-	return nil
+	return ctx.Err()
 }
 
 func (s *fakeSource) Snapshot(context.Context) (pgcdc.ExportedSnapshot, func(), error) {
@@ -200,12 +251,90 @@ func (s *fakeSource) Snapshot(context.Context) (pgcdc.ExportedSnapshot, func(), 
 	return pgcdc.ExportedSnapshot{Name: "y", ConsistentPoint: s.insert}, func() {}, nil
 }
 
-func (s *fakeSource) Stream(ctx context.Context, _ LSN, _ bool, _ chan<- pgcdc.Event) error {
-	<-ctx.Done()
-	return ctx.Err()
+// Stream sends every commit that ends above from and then those that come, each followed by a keepalive when nothing is
+// left to send.
+func (s *fakeSource) Stream(ctx context.Context, from LSN, _ bool, out chan<- pgcdc.Event) error {
+	if err := s.losing("stream"); err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.changed.Broadcast()
+	})()
+	send := func(ev pgcdc.Event) error {
+		select {
+		case out <- ev:
+			return nil
+		case <-ctx.Done():
+			if ev.Transaction != nil {
+				ev.Transaction.Release()
+			}
+			return ctx.Err()
+		}
+	}
+	replay := pgcdc.NewReplay("", 0)
+	told := false
+	next, quiet := 0, LSN(0)
+	for {
+		s.mu.Lock()
+		for next < len(s.wal) && s.wal[next].end <= from {
+			next++
+		}
+		for next == len(s.wal) && s.insert <= quiet && ctx.Err() == nil {
+			s.changed.Wait()
+		}
+		var c *commit
+		if next < len(s.wal) {
+			c = s.wal[next]
+			next++
+		}
+		end := s.insert
+		s.mu.Unlock()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if c == nil {
+			quiet = end
+			if err := send(pgcdc.Event{WALEnd: end}); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := s.losing("commit"); err != nil {
+			return err
+		}
+		msgs := c.messages()
+		if !told {
+			told = true
+			msgs = slices.Insert(msgs, 1, relationMessages(s.tables)...)
+		}
+		for _, msg := range msgs {
+			tx, err := replay.Message(msg)
+			if err != nil {
+				return err
+			}
+			if tx == nil {
+				continue
+			}
+			if err := send(pgcdc.Event{Transaction: tx}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func relationMessages(tables []pgcdc.Table) (msgs []message) {
+	for i := range tables {
+		msgs = append(msgs, relationMessage(&tables[i]))
+	}
+	return msgs
 }
 
 func (s *fakeSource) Acknowledge(lsn LSN) {
+	if s.committed != nil && lsn > s.committed() {
+		s.early = lsn
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.confirmed = max(s.confirmed, lsn)

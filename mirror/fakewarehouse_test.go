@@ -32,6 +32,17 @@ type fakeWarehouse struct {
 	writing func()
 	// committing, if set, runs inside Commit before anything is stored; its error fails the commit.
 	committing func() error
+	// committed, if set, runs inside Commit after everything is stored.
+	committed func(iceberg.Commit)
+	cut       LSN // of the newest commit
+	deleted   int // files deleted as unreachable
+}
+
+// lastCut is the newest LSN that is durable.
+func (w *fakeWarehouse) lastCut() LSN {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cut
 }
 
 func newFakeWarehouse() *fakeWarehouse {
@@ -167,6 +178,14 @@ func (w *fakeWarehouse) Commit(_ context.Context, c iceberg.Commit) (*iceberg.Re
 			return nil, err
 		}
 	}
+	result, err := w.commit(c)
+	if err == nil && w.committed != nil {
+		w.committed(c)
+	}
+	return result, err
+}
+
+func (w *fakeWarehouse) commit(c iceberg.Commit) (*iceberg.Result, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	next := map[string]*iceberg.TableState{}
@@ -216,9 +235,14 @@ func (w *fakeWarehouse) Commit(_ context.Context, c iceberg.Commit) (*iceberg.Re
 		t.Files = files
 		next[tc.UUID] = &t
 	}
-	w.tables, w.doc = next, slices.Clone(c.Mirror)
+	w.tables, w.doc, w.cut = next, slices.Clone(c.Mirror), c.LSN
 	w.history = append(w.history, c)
-	return &iceberg.Result{}, nil
+	// No snapshot but the newest is kept.
+	var unreachable []string
+	for _, tc := range c.Tables {
+		unreachable = append(unreachable, tc.Remove...)
+	}
+	return &iceberg.Result{Unreachable: unreachable}, nil
 }
 
 func superset(old, v *deletion.Vector) error {
@@ -230,7 +254,20 @@ func superset(old, v *deletion.Vector) error {
 	return nil
 }
 
-func (w *fakeWarehouse) DeleteUnreachable(context.Context, []string) error { return nil }
+func (w *fakeWarehouse) DeleteUnreachable(_ context.Context, paths []string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, path := range paths {
+		for _, t := range w.tables {
+			if slices.ContainsFunc(t.Files, func(f iceberg.DataFile) bool { return f.Path == path }) {
+				return fmt.Errorf("delete %s: the newest snapshot of %s names it", path, t.Name.Name)
+			}
+		}
+		delete(w.files, path)
+		w.deleted++
+	}
+	return nil
+}
 
 // fakeFiles keeps index files in memory; tear damages some.
 type fakeFiles struct {

@@ -5,39 +5,84 @@ import (
 	"flag"
 	"fmt"
 	"testing"
+
+	"pgmirror/readstate"
 )
 
 var (
 	modelSeed  = flag.Uint64("model.seed", 0, "run the model test with this seed alone")
-	modelSeeds = flag.Int("model.seeds", 150, "number of seeds of the model test")
+	modelSeeds = flag.Int("model.seeds", defaultSeeds, "number of seeds of the model test")
 	modelSteps = flag.Int("model.steps", 250, "steps a seed")
 )
 
-// TestModel: whatever transactions come, and however flushes, folds, checkpoints, crashes and recoveries fall between them,
-// every read at an LSN of the window gives exactly the rows that the source had at that LSN, and a reader that stays sees
-// its rows unchanged.
+// TestModel: whatever transactions come, and however flushes, folds, checkpoints, lost connections, crashes and recoveries fall
+// between them, every read at an LSN of the window gives exactly the rows that the source had at that LSN, every committed
+// snapshot holds exactly the rows at its cut, a reader that stays sees its rows unchanged, and a table that meets something it
+// cannot take fails alone and keeps its last good content.
 func TestModel(t *testing.T) {
 	first, last := uint64(1), uint64(*modelSeeds)
 	if *modelSeed != 0 {
 		first, last = *modelSeed, *modelSeed
 	}
+	longest := 0
 	for seed := first; seed <= last; seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { longest = max(longest, runModel(t, seed)) })
+	}
+	if *modelSeed == 0 && !t.Failed() && longest < 10 && last >= 50 {
+		t.Errorf("no reader stayed for ten checkpoints: %d is the most", longest)
+	}
+}
+
+func runModel(t *testing.T, seed uint64) (longest int) {
+	w := newWorld(t, seed)
+	for range w.rng.IntN(30) {
+		w.transaction() // only the first copy will see it
+	}
+	w.start()
+	for range *modelSteps {
+		w.step()
+	}
+	w.settle()
+	w.audit()
+	w.check(w.m.checkpoint(context.Background()))
+	w.crash()
+	w.readSomewhere()
+	w.audit()
+	w.end()
+	return w.longest
+}
+
+// TestReaderOverManyCheckpoints: a reader that stays over many checkpoints, folds and reaps sees its rows unchanged and delays
+// none of them.
+func TestReaderOverManyCheckpoints(t *testing.T) {
+	for seed := uint64(1); seed <= 20; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			w := newWorld(t, seed)
-			for range w.rng.IntN(30) {
-				w.transaction() // only the first copy will see it
-			}
+			w := newWorld(t, 1000+seed)
+			w.faults = 0
 			w.start()
-			for range *modelSteps {
-				w.step()
+			ctx := context.Background()
+			for range 10 {
+				w.transaction()
 			}
 			w.settle()
-			w.check(w.m.Check(context.Background()))
-			w.check(w.m.checkpoint(context.Background()))
-			w.crash()
-			w.readSomewhere()
-			w.stop()
-			<-w.ended
+			st, err := w.m.Pin(ctx, readstate.PinRequest{})
+			w.check(err)
+			for range 12 {
+				for range 3 {
+					w.transaction()
+				}
+				w.settle()
+				w.check(w.m.checkpoint(ctx))
+				if cut := w.ware.lastCut(); cut != w.m.marks.high() {
+					w.fatal("the checkpoint was delayed: it is at %s, visible is %s", cut, w.m.marks.high())
+				}
+				w.check(w.m.fold(ctx))
+				w.check(w.m.reap(ctx))
+				w.compare(st, false)
+			}
+			st.Release()
+			w.audit()
+			w.end()
 		})
 	}
 }

@@ -94,12 +94,13 @@ func (v *tableView) unreadable(at LSN, frozenOnly bool) string {
 	case v.failure != nil && at > v.failure.Good:
 		f := v.failure
 		text := fmt.Sprintf("table %s failed at %s: %s", v.table, f.LSN, f.Reason)
-		if f.Column != "" {
-			text += fmt.Sprintf(" (column %s", f.Column)
-			if f.Key != "" {
-				text += ", row " + f.Key
-			}
-			text += ")"
+		switch {
+		case f.Column != "" && f.Key != "":
+			text += fmt.Sprintf(" (column %s, row %s)", f.Column, f.Key)
+		case f.Column != "":
+			text += fmt.Sprintf(" (column %s)", f.Column)
+		case f.Key != "":
+			text += fmt.Sprintf(" (row %s)", f.Key)
 		}
 		if f.Remedy != "" {
 			text += "; " + f.Remedy

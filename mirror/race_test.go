@@ -1,0 +1,6 @@
+//go:build race
+
+package mirror
+
+// defaultSeeds is the number of seeds that TestModel runs; the race detector makes each several times slower.
+const defaultSeeds = 25

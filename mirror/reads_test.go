@@ -1,0 +1,295 @@
+package mirror
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"pgmirror/iceberg"
+	"pgmirror/readstate"
+)
+
+// goodOf is the last good LSN of the tables that the mirror has failed, by name.
+func (w *world) goodOf() map[string]*failure {
+	failed := map[string]*failure{}
+	for _, v := range w.m.shared.views() {
+		if v.failure != nil {
+			failed[v.table.name.Name] = v.failure
+		}
+	}
+	return failed
+}
+
+// compare compares a state with the model. Tables that failed must say so above their last good LSN; with frozen, all others
+// must refuse, since the state lies below the window.
+func (w *world) compare(st *readstate.State, frozen bool) {
+	w.t.Helper()
+	if len(st.Tables) != len(w.tables) {
+		w.fatal("%d tables at %s, want %d", len(st.Tables), st.LSN, len(w.tables))
+	}
+	failed := w.goodOf()
+	for _, mt := range w.tables {
+		rt, ok := st.Table(readstate.TableName{Schema: "public", Name: mt.def.Name})
+		if !ok {
+			w.fatal("table %s is missing at %s", mt.def.Name, st.LSN)
+		}
+		f := failed[mt.def.Name]
+		if f != nil {
+			w.checkFailure(mt, f)
+		}
+		if f != nil && st.LSN > f.Good || f == nil && frozen || frozen && f.Good != st.LSN {
+			if rt.Err == "" {
+				w.fatal("table %s can be read at %s", mt.def.Name, st.LSN)
+			}
+			if f != nil && !frozen {
+				for _, name := range mt.broken.names {
+					if !strings.Contains(rt.Err, name) {
+						w.fatal("the error of table %s does not name %q: %s", mt.def.Name, name, rt.Err)
+					}
+				}
+			}
+			continue
+		}
+		if rt.Err != "" {
+			w.fatal("table %s at %s: %s", mt.def.Name, st.LSN, rt.Err)
+		}
+		if got, want := w.rowsOf(rt), mt.shown(st.LSN); !slices.Equal(got, want) {
+			w.fatal("table %s at %s:\n got %v\nwant %v", mt.def.Name, st.LSN, got, want)
+		}
+	}
+	for _, mt := range w.tables {
+		if mt.broken != nil && st.LSN >= mt.broken.at && failed[mt.def.Name] == nil {
+			w.fatal("table %s did not fail at %s", mt.def.Name, mt.broken.at)
+		}
+	}
+}
+
+// checkFailure: the table fails where the model says, and is good up to the commit before.
+func (w *world) checkFailure(mt *modelTable, f *failure) {
+	w.t.Helper()
+	b := mt.broken
+	if b == nil {
+		w.fatal("table %s failed: %+v", mt.def.Name, f)
+	}
+	if b.inCopy {
+		if f.Good != 0 {
+			w.fatal("table %s was never copied but is good up to %s", mt.def.Name, f.Good)
+		}
+		return
+	}
+	if f.LSN != b.at || f.Good < w.lastCommitBefore(b.at) || f.Good >= b.at {
+		w.fatal("table %s failed at %s, good up to %s; it must fail at %s", mt.def.Name, f.LSN, f.Good, b.at)
+	}
+}
+
+// rowsOf reads a table of a state as a client does: files without their deleted rows, batches without theirs.
+func (w *world) rowsOf(t *readstate.Table) (rows []string) {
+	w.t.Helper()
+	columns := make([]int, t.Schema.NumFields())
+	ids := make([]int32, len(columns))
+	for i := range columns {
+		id, err := fieldID(t.Schema.Field(i))
+		w.check(err)
+		columns[i], ids[i] = i, int32(id)
+	}
+	for _, f := range t.Files {
+		rows = append(rows, w.rowsOfFile(f.Path, f.Rows, ids, f.Deleted.Contains)...)
+	}
+	for _, b := range t.Batches {
+		// Two reads, so that slices of columns are read too.
+		half := b.Rows / 2
+		for _, part := range [][2]int{{0, half}, {half, b.Rows}} {
+			arrays, err := b.Columns.Read(columns, part[0], part[1])
+			w.check(err)
+			for row := part[0]; row < part[1]; row++ {
+				if !b.Deleted.Contains(uint32(row)) {
+					rows = append(rows, showRow(arrays, row-part[0]))
+				}
+			}
+		}
+	}
+	slices.Sort(rows)
+	return rows
+}
+
+func (w *world) rowsOfFile(path string, n int64, ids []int32, deleted func(uint32) bool) (rows []string) {
+	w.t.Helper()
+	r, err := w.ware.OpenData(path)
+	w.check(err)
+	w.check(r.Columns(context.Background(), ids, func(rec arrow.RecordBatch, first int64) error {
+		for row := range int(rec.NumRows()) {
+			if !deleted(uint32(first) + uint32(row)) {
+				rows = append(rows, showRow(rec.Columns(), row))
+			}
+		}
+		n -= rec.NumRows()
+		return nil
+	}))
+	if n != 0 {
+		w.fatal("%s does not have the rows it is said to have", path)
+	}
+	return rows
+}
+
+func showRow(arrays []arrow.Array, row int) string {
+	var parts []string
+	for _, a := range arrays {
+		if a.IsNull(row) {
+			parts = append(parts, "NULL")
+		} else {
+			parts = append(parts, "'"+showValue(a, row)+"'")
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+func showValue(a arrow.Array, i int) string {
+	if a.IsNull(i) {
+		return "NULL"
+	}
+	switch a := a.(type) {
+	case *array.Binary:
+		return hex.EncodeToString(a.Value(i))
+	case *array.FixedSizeBinary:
+		return hex.EncodeToString(a.Value(i))
+	case *array.Float64:
+		return strconv.FormatFloat(a.Value(i), 'g', -1, 64)
+	case *array.Decimal128:
+		return a.Value(i).ToString(a.DataType().(*arrow.Decimal128Type).Scale)
+	case *array.Date32:
+		return strconv.Itoa(int(a.Value(i)))
+	case *array.Timestamp:
+		return strconv.FormatInt(int64(a.Value(i)), 10)
+	case *array.List:
+		from, to := a.ValueOffsets(i)
+		var parts []string
+		for j := from; j < to; j++ {
+			parts = append(parts, showValue(a.ListValues(), int(j)))
+		}
+		return "[" + strings.Join(parts, " ") + "]"
+	}
+	return a.ValueStr(i)
+}
+
+// snapshot compares what an outside reader finds after a commit with the model: every table's files without their vectors are
+// its rows at the commit's LSN, or at its last good one.
+func (w *world) snapshot(c iceberg.Commit) {
+	w.t.Helper()
+	doc, err := decodeDocument(c.Mirror)
+	w.check(err)
+	if doc.Phase != phaseStreaming {
+		return
+	}
+	if doc.Cut != c.LSN {
+		w.fatal("the commit at %s stores the cut %s", c.LSN, doc.Cut)
+	}
+	for _, r := range doc.Tables {
+		at := c.LSN
+		if r.Failure != nil {
+			at = min(at, r.Failure.Good)
+		}
+		held := w.ware.tables[r.UUID]
+		if at == 0 {
+			if held != nil {
+				w.fatal("table %s was never copied but is committed", r.Name.Name)
+			}
+			continue
+		}
+		if held == nil {
+			w.fatal("table %s is not committed", r.Name.Name)
+		}
+		ids := make([]int32, held.Schema.NumFields())
+		for i := range ids {
+			id, err := fieldID(held.Schema.Field(i))
+			w.check(err)
+			ids[i] = int32(id)
+		}
+		var got []string
+		for _, f := range held.Files {
+			got = append(got, w.rowsOfFile(f.Path, f.Rows, ids, f.Deleted.Contains)...)
+		}
+		slices.Sort(got)
+		if want := w.table(r.OID).shown(at); !slices.Equal(got, want) {
+			w.fatal("committed snapshot of %s at %s:\n got %v\nwant %v", r.Name.Name, at, got, want)
+		}
+	}
+	w.snapshots++
+}
+
+// pinnedState is a state that a reader keeps.
+type pinnedState struct {
+	*readstate.State
+	checkpoints int // how many there had been
+}
+
+// readSomewhere reads at a random LSN of the window.
+func (w *world) readSomewhere() {
+	w.t.Helper()
+	low, high := w.m.marks.low(), w.m.marks.high()
+	at := high
+	if high > low && w.rng.IntN(2) == 0 {
+		at = low + LSN(w.rng.Uint64N(uint64(high-low)+1))
+	}
+	st, err := w.m.Pin(context.Background(), readstate.PinRequest{At: at})
+	w.check(err)
+	w.note("read at %s", at)
+	w.compare(st, false)
+	if len(w.pinned) < 4 && w.rng.IntN(3) == 0 {
+		w.pinned = append(w.pinned, pinnedState{st, w.snapshots})
+		return
+	}
+	st.Release()
+}
+
+// readAgain reads a state that was pinned earlier, and now and then gives it up.
+func (w *world) readAgain() {
+	w.t.Helper()
+	if len(w.pinned) == 0 {
+		return
+	}
+	i := w.rng.IntN(len(w.pinned))
+	w.note("read again at %s", w.pinned[i].LSN)
+	w.compare(w.pinned[i].State, false)
+	if w.rng.IntN(4) == 0 {
+		w.longest = max(w.longest, w.snapshots-w.pinned[i].checkpoints)
+		w.pinned[i].Release()
+		w.pinned = slices.Delete(w.pinned, i, i+1)
+	}
+}
+
+// readOutside: what lies outside the window is refused, except the last good LSN of a failed table, for that table alone.
+func (w *world) readOutside() {
+	w.t.Helper()
+	low, high := w.m.marks.low(), w.m.marks.high()
+	ctx := context.Background()
+	if _, err := w.m.Pin(ctx, readstate.PinRequest{At: high + 1, Timeout: time.Nanosecond}); !errors.Is(err, context.DeadlineExceeded) && err == nil {
+		w.fatal("a read above HWM %s: %v", high, err)
+	}
+	failed := w.goodOf()
+	at := low - 1 - LSN(w.rng.Uint64N(100))
+	for _, f := range failed {
+		if f.Good == at {
+			return
+		}
+	}
+	if _, err := w.m.Pin(ctx, readstate.PinRequest{At: at}); !errors.Is(err, ErrOutsideWindow) {
+		w.fatal("a read at %s, below LWM %s: %v", at, low, err)
+	}
+	for _, f := range failed {
+		if f.Good == 0 {
+			continue
+		}
+		st, err := w.m.Pin(ctx, readstate.PinRequest{At: f.Good})
+		w.check(err)
+		w.note("read the frozen content at %s", f.Good)
+		w.compare(st, f.Good < low)
+		st.Release()
+	}
+}
