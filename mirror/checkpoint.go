@@ -56,7 +56,8 @@ func (m *Mirror) checkpoint(ctx context.Context) error {
 		return fmt.Errorf("checkpoint at %s: %w", cp.cut, err)
 	}
 	cp.commit.Mirror = text
-	result, err := m.warehouse.Commit(ctx, cp.commit)
+	// Whoever asked may give up; a commit that was begun is seen through, since half-known it could not be followed by another.
+	result, err := m.warehouse.Commit(context.WithoutCancel(ctx), cp.commit)
 	if err != nil {
 		return fmt.Errorf("commit checkpoint at %s: %w", cp.cut, err)
 	}

@@ -91,16 +91,16 @@ func New(cfg Config, source Source, warehouse Warehouse, files Files, clock Cloc
 // until ctx ends. It then stops reading, makes a last checkpoint, acknowledges it and returns nil. An error means that the
 // mirror cannot go on; ErrRefused is among its causes when a person must decide.
 func (m *Mirror) Run(ctx context.Context) error {
-	defer close(m.stopped)
 	if err := m.recover(ctx); err != nil {
+		close(m.stopped)
 		return err
 	}
 	// Workers outlive ctx: they are needed for the last checkpoint.
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(ErrStopped)
 	g, work := errgroup.WithContext(work)
-	applier := make(chan struct{})
-	g.Go(func() error { defer close(applier); return m.applyLoop(work) })
+	// The applier may end first, by an error; whoever still waits for a turn must then hear of it, or Run would never end.
+	g.Go(func() error { defer close(m.stopped); return m.applyLoop(work) })
 	g.Go(func() error { return m.flusher.run(work) })
 	g.Go(func() error { return m.checkpointLoop(work) })
 	g.Go(func() error { return m.foldLoop(work) })

@@ -4,3 +4,6 @@ package mirror
 
 // defaultSeeds is the number of seeds that TestModel runs.
 const defaultSeeds = 150
+
+// concurrentTransfers is the number of transactions of TestConcurrent.
+const concurrentTransfers = 1500
