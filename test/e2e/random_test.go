@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pglogrepl"
 
+	"pgmirror/mirror"
 	"pgmirror/test/harness"
 	"pgmirror/test/interop"
 )
@@ -122,9 +123,13 @@ func (tr *trial) run() {
 	tr.writers.allowed.Store(chunk)
 	tr.must(tr.writers.waitFor(chunk / 2))
 	tr.m.Start() // the first copy, under writes
-	time.Sleep(time.Duration(tr.r.IntN(600)) * time.Millisecond)
-	tr.kill()
+	for range 1 + tr.r.IntN(2) {
+		time.Sleep(time.Duration(tr.r.IntN(600)) * time.Millisecond)
+		tr.kill()
+	}
 	tr.must(tr.writers.waitFor(chunk))
+	tr.m.WaitReady()
+	tr.writers.truncate.Store(true)
 
 	mishaps := tr.mishaps()
 	tr.r.Shuffle(len(mishaps), func(i, j int) { mishaps[i], mishaps[j] = mishaps[j], mishaps[i] })
@@ -164,8 +169,9 @@ func (tr *trial) kill() {
 	tr.m.Start()
 }
 
-// stop ends pgmirror by SIGTERM and starts it again.
+// stop ends pgmirror by SIGTERM and starts it again. Before it answers, it may be too young to know the signal.
 func (tr *trial) stop() {
+	tr.m.WaitStatus("answering", func(*mirror.Status) bool { return true })
 	if code := tr.m.Stop(); code != 0 {
 		tr.t.Fatalf("SIGTERM: exit code %d", code)
 	}
@@ -217,6 +223,8 @@ func (tr *trial) compare() {
 func (tr *trial) checkReaders() {
 	all, err := readers()
 	tr.must(err)
+	begin := time.Now()
+	defer func() { tr.t.Logf("readers took %s", time.Since(begin).Round(time.Millisecond)) }()
 	last := tr.points[len(tr.points)-1]
 	tr.must(checkSnapshots(tr.t, tr.m, tr.tables, last, all.All...))
 	tr.must(checkByDirectory(tr.tables, last, all.Named("duckdb")))

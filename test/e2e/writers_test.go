@@ -23,10 +23,12 @@ type writers struct {
 	changes atomic.Int64 // rows of committed transactions
 	failed  atomic.Int64 // transactions that the server refused: conflicts, deadlocks, lost connections
 	allowed atomic.Int64 // writers rest while changes are above it
-	gate    sync.RWMutex // a writer holds it for reading through a transaction
-	ending  chan struct{}
-	ended   sync.WaitGroup
-	err     atomic.Pointer[error] // a refusal that is a fault of the test
+	// truncate allows TRUNCATE. It rewrites a table, and the first copy gives a table up that is rewritten again and again.
+	truncate atomic.Bool
+	gate     sync.RWMutex // a writer holds it for reading through a transaction
+	ending   chan struct{}
+	ended    sync.WaitGroup
+	err      atomic.Pointer[error] // a refusal that is a fault of the test
 }
 
 // startWriters starts n writers. None goes far above allowed, which the caller raises.
@@ -181,7 +183,9 @@ func (w *writers) transaction(r *rand.Rand) []string {
 func (w *writers) operation(r *rand.Rand) []string {
 	t := w.tables[r.IntN(len(w.tables))]
 	if r.IntN(250) == 0 {
-		return []string{truncate(r)}
+		if statement := truncate(r); w.truncate.Load() {
+			return []string{statement}
+		}
 	}
 	if t.insertOnly {
 		return []string{t.insert(r, 1+r.IntN(3))}

@@ -1,0 +1,261 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgmirror/pgcdc"
+	"pgmirror/readstate"
+	"pgmirror/test/harness"
+	"pgmirror/test/interop"
+)
+
+const (
+	benchTime    = 20 * time.Second
+	benchClients = 4
+)
+
+// pgbench runs PostgreSQL's own load generator against the database postgres.
+func pgbench(pg *harness.Postgres, args ...string) error {
+	name := "pgbench"
+	if dir := os.Getenv("PGMIRROR_PG_BIN"); dir != "" {
+		name = filepath.Join(dir, name)
+	} else if installed, _ := filepath.Glob("/usr/lib/postgresql/*/bin/pgbench"); len(installed) > 0 {
+		name = slices.Max(installed)
+	}
+	cmd := exec.Command(name, append(args, "postgres")...)
+	cmd.Env = append(environment(), "PGHOST=127.0.0.1", "PGPORT="+strconv.Itoa(pg.Port()), "PGUSER=postgres")
+	cmd.SysProcAttr = childProc()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("pgbench %q: %w\n%s", args, err, out)
+	}
+	return nil
+}
+
+// benchTables are pgbench's.
+func benchTables() []*driven {
+	number := func(names ...string) []column {
+		var columns []column
+		for _, name := range names {
+			columns = append(columns, column{name: name, typ: kind(pgcdc.KindInt4)})
+		}
+		return columns
+	}
+	filler := column{name: "filler", typ: kind(pgcdc.KindText)}
+	moment := column{name: "mtime", typ: kind(pgcdc.KindTimestamp)}
+	return []*driven{
+		{name: "pgbench_accounts", columns: append(number("aid", "bid", "abalance"), filler), unique: true},
+		{name: "pgbench_branches", columns: append(number("bid", "bbalance"), filler), unique: true},
+		{name: "pgbench_tellers", columns: append(number("tid", "bid", "tbalance"), filler), unique: true},
+		{name: "pgbench_history", columns: append(number("tid", "bid", "aid", "delta"), moment, filler), insertOnly: true},
+	}
+}
+
+// balances are the four sums that are equal after every transaction of pgbench, and the column that each sums up.
+var balances = map[string]string{"pgbench_accounts": "abalance", "pgbench_branches": "bbalance", "pgbench_tellers": "tbalance", "pgbench_history": "delta"}
+
+// Under pgbench and through a kill, every read sees whole transactions only, also two reads inside BEGIN and COMMIT, and every
+// committed set of snapshots holds whole transactions only. In the end the mirror equals the source.
+func TestPgbench(t *testing.T) {
+	t.Parallel()
+	pg := harness.StartPostgres(t)
+	if err := pgbench(pg, "-i", "-q", "-s", "1"); err != nil {
+		t.Fatal(err)
+	}
+	pg.Exec("CREATE TABLE tick (id int PRIMARY KEY)")
+	pg.CreateMirrorRole(mirrorRole, "postgres")
+	pg.Exec("CREATE PUBLICATION p FOR ALL TABLES")
+	m := StartMirror(t, pg, "p", "--checkpoint-interval", "1s", "--batch-rows", "1000")
+
+	var load, looking sync.WaitGroup
+	loadEnded := make(chan struct{})
+	var loadErr error
+	load.Go(func() {
+		loadErr = pgbench(pg, "-n", "-c", strconv.Itoa(benchClients), "-T", strconv.Itoa(int(benchTime.Seconds())), "--protocol=prepared")
+		close(loadEnded)
+	})
+	look := &looker{m: m}
+	looking.Go(func() { look.until(loadEnded) })
+
+	t.Log(freshness(t, pg, m, 200))
+	m.Kill()
+	m.Start()
+	load.Wait()
+	looking.Wait()
+	if loadErr != nil {
+		t.Fatal(loadErr)
+	}
+	m.WaitReady()
+	if look.err != nil {
+		t.Fatal(look.err)
+	}
+	t.Logf("%d statements and %d blocks saw equal sums, %d could not be answered", look.statements, look.blocks, look.refused)
+	if look.statements < 5 || look.blocks < 5 {
+		t.Fatal("too few reads were answered")
+	}
+	m.Verify()
+	tables := benchTables()
+	want, err := sourceContent(pg, tables, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := mirrorContent(m, tables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := diffContent(tables, want, got); err != nil {
+		t.Fatal(err)
+	}
+	m.Checkpoint()
+	checkBalancesOfSnapshots(t, m)
+}
+
+// looker reads the sums until the load ends.
+type looker struct {
+	m                           *Mirror
+	statements, blocks, refused int
+	err                         error
+}
+
+func (l *looker) until(ended <-chan struct{}) {
+	var sums []string
+	for _, table := range []string{"pgbench_accounts", "pgbench_branches", "pgbench_tellers", "pgbench_history"} {
+		sums = append(sums, fmt.Sprintf("(SELECT coalesce(sum(%s), 0) FROM %s) AS s", balances[table], table))
+	}
+	one := "SELECT " + strings.Join(sums, ", ")
+	block := "BEGIN; SELECT " + sums[0] + "; SELECT count(*) AS s FROM range(10000000); SELECT " + sums[3] + "; SELECT " + sums[1] + "; COMMIT"
+	for {
+		select {
+		case <-ended:
+			return
+		default:
+		}
+		for _, script := range []string{one, block} {
+			out, _, code := l.m.Command("sql", "--format", "csv", "-c", script)
+			if code != 0 { // between the kill and the end of recovery
+				l.refused++
+				continue
+			}
+			rows, err := parseCSV(out)
+			if err != nil {
+				l.err = err
+				return
+			}
+			if script == one && len(rows) == 2 && rows[1][0] == rows[1][1] && rows[1][0] == rows[1][2] && rows[1][0] == rows[1][3] {
+				l.statements++
+			} else if script == block && len(rows) == 8 && rows[1][0] == rows[5][0] && rows[1][0] == rows[7][0] {
+				l.blocks++
+			} else {
+				l.err = fmt.Errorf("%s: the sums differ: %q", script, rows)
+				return
+			}
+		}
+	}
+}
+
+// freshness commits n rows one by one and says how long each took from the commit's return until a read state showed it. It
+// is a figure to read, on whatever machine runs the tests, not a promise.
+func freshness(t *testing.T, pg *harness.Postgres, m *Mirror, n int) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	client, err := readstate.Dial(ctx, m.Data())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	session := pg.Open("postgres", "postgres")
+	defer session.Close()
+	took := make([]time.Duration, n)
+	for i := range took {
+		session.Exec(fmt.Sprintf("INSERT INTO tick VALUES (%d)", i))
+		begin := time.Now()
+		rows, _ := session.Query("SELECT pg_current_wal_insert_lsn()")
+		lsn, err := parseLSN(rows[0][0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		state, err := client.Pin(ctx, readstate.PinRequest{WaitLSN: lsn})
+		if err != nil {
+			t.Fatal(err)
+		}
+		took[i] = time.Since(begin)
+		state.Release()
+	}
+	slices.Sort(took)
+	return fmt.Sprintf("freshness under pgbench: P50 %s, P99 %s over %d commits", took[n/2], took[n*99/100], n)
+}
+
+// checkBalancesOfSnapshots reads the four tables as they were at some of the retained checkpoints.
+func checkBalancesOfSnapshots(t *testing.T, m *Mirror) {
+	t.Helper()
+	all, err := readers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := interop.Tables(m.Data())
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshots := map[string][]interop.Snapshot{}
+	tables := map[string]interop.Table{}
+	var cuts []interop.LSN
+	for _, table := range found {
+		if _, ok := balances[table.Name]; !ok {
+			continue
+		}
+		tables[table.Name] = table
+		if snapshots[table.Name], err = table.Snapshots(); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range snapshots[table.Name] {
+			cuts = append(cuts, s.LSN)
+		}
+	}
+	if len(tables) != len(balances) {
+		t.Fatalf("the catalog has %d of %d tables", len(tables), len(balances))
+	}
+	slices.Sort(cuts)
+	cuts = slices.Compact(cuts)
+	if len(cuts) < 5 {
+		t.Fatalf("%d checkpoints in %s", len(cuts), benchTime)
+	}
+	for i := 1; i <= 4; i++ {
+		cut := cuts[len(cuts)*i/4-1]
+		sums := map[string]int64{}
+		for name, table := range tables {
+			var at interop.Snapshot
+			for _, s := range snapshots[name] {
+				if s.LSN <= cut {
+					at = s
+				}
+			}
+			result, err := all.Named("duckdb").Read(interop.Query{Table: table, Snapshot: at.ID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			column := slices.Index(result.Columns, balances[name])
+			for _, row := range result.Rows {
+				n, err := strconv.ParseInt(row[column], 10, 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sums[name] += n
+			}
+		}
+		for name, sum := range sums {
+			if sum != sums["pgbench_history"] {
+				t.Errorf("at %s the sum of %s is %d, of the history %d", cut, name, sum, sums["pgbench_history"])
+			}
+		}
+	}
+}
