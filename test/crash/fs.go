@@ -11,11 +11,10 @@ import (
 	"sync"
 
 	"pgmirror/iceberg"
-	"pgmirror/mirror"
 )
 
 // FS is the file system of one life of a process. It works on the real directory at once, and knows what of it a power
-// loss could undo. It satisfies iceberg.FileSystem and mirror.Files. Nothing is really fsynced.
+// loss could undo. It satisfies iceberg.FileSystem; mirror.FilesOver makes mirror.Files of it. Nothing is really fsynced.
 type FS struct {
 	effects *Effects
 	links   string // directory of hard links that keep removed and replaced files
@@ -28,10 +27,7 @@ type FS struct {
 	pending []change         // not durable yet, in order
 }
 
-var (
-	_ iceberg.FileSystem = (*FS)(nil)
-	_ mirror.Files       = (*FS)(nil)
-)
+var _ iceberg.FileSystem = (*FS)(nil)
 
 // node is a file or directory apart from its name.
 type node struct {

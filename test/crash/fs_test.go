@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"pgmirror/mirror"
 )
 
 // disk is a directory and a file system over it.
@@ -267,7 +269,7 @@ func TestRandomSteps(t *testing.T) {
 	})
 }
 
-// WriteFile leaves the old content or the new one, whole, wherever the process dies in it, and the new one once it returned.
+// mirror.Files' WriteFile leaves the old content or the new one, whole, wherever the process dies in it, and the new one once it returned.
 func TestWriteFileIsAtomic(t *testing.T) {
 	oldData, newData := strings.Repeat("old", 100), strings.Repeat("new", 200)
 	sawOld, sawNew := false, false
@@ -276,7 +278,7 @@ func TestWriteFileIsAtomic(t *testing.T) {
 		for seed := range uint64(20) {
 			d := newDisk(t, FailAt(n))
 			d.must(os.WriteFile(d.path("f"), []byte(oldData), 0o600))
-			err := d.WriteFile(d.path("f"), []byte(newData))
+			err := mirror.FilesOver(d.FS).WriteFile(d.path("f"), []byte(newData))
 			if err != nil && !errors.Is(err, ErrCrashed) {
 				t.Fatal(err)
 			}

@@ -1,0 +1,209 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"pgmirror/iceberg"
+	"pgmirror/mirror"
+	"pgmirror/pgcdc"
+	"pgmirror/readstate"
+)
+
+// patience bounds every wait for something that must happen.
+const patience = time.Minute
+
+// life is one life of a mirror: the real engine, with everything that outlives a process behind effects.
+type life struct {
+	t         *testing.T
+	effects   *Effects
+	files     *FS
+	wire      *wire
+	source    *pgcdc.Source
+	warehouse *iceberg.Warehouse // nil if it died before that was open
+	mirror    *mirror.Mirror
+	stop      context.CancelFunc
+	ended     chan struct{} // closed when Run has returned err
+	err       error
+	held      []*readstate.State
+}
+
+// sourceEffects are the steps that watchedSource names.
+var sourceEffects = []string{"drop slot", "slot dropped", "create slot", "slot created", "copy table", "rows copied"}
+
+// watchedSource names what the mirror does to PostgreSQL before the stream begins.
+type watchedSource struct {
+	*pgcdc.Source
+	effect func(string) error
+}
+
+func (s watchedSource) DropSlot(ctx context.Context) error {
+	if err := s.effect("drop slot"); err != nil {
+		return err
+	}
+	if err := s.Source.DropSlot(ctx); err != nil {
+		return err
+	}
+	return s.effect("slot dropped")
+}
+
+func (s watchedSource) CreateSlot(ctx context.Context) (pgcdc.ExportedSnapshot, error) {
+	if err := s.effect("create slot"); err != nil {
+		return pgcdc.ExportedSnapshot{}, err
+	}
+	snapshot, err := s.Source.CreateSlot(ctx)
+	if err == nil {
+		err = s.effect("slot created")
+	}
+	return snapshot, err
+}
+
+func (s watchedSource) Copy(ctx context.Context, snapshot pgcdc.ExportedSnapshot, table *pgcdc.Table, row func(pgcdc.Tuple) error) error {
+	if err := s.effect("copy table"); err != nil {
+		return err
+	}
+	rows := 0
+	return s.Source.Copy(ctx, snapshot, table, func(tuple pgcdc.Tuple) error {
+		if rows++; rows%50 == 1 {
+			if err := s.effect("rows copied"); err != nil {
+				return err
+			}
+		}
+		return row(tuple)
+	})
+}
+
+// begin starts a life over the chain's directory and slot, with settings that its random numbers choose: little memory, small
+// batches, short intervals.
+func (c *chain) begin(effects *Effects) *life {
+	c.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &life{t: c.t, effects: effects, files: NewFS(c.t.TempDir(), effects), wire: newWire(c.t, c.server.Port()), stop: cancel,
+		ended: make(chan struct{})}
+	effects.AtDeath(l.wire.sever)
+	url := fmt.Sprintf("host=127.0.0.1 port=%d user=mirror dbname=postgres sslmode=disable", l.wire.port())
+	var err error
+	l.source, err = pgcdc.New(pgcdc.Config{Source: url, Publications: []string{"p"}, Slot: c.slot,
+		SpillDir: filepath.Join(c.dir, "spill"), SpillBytes: pick[int64](c.random, 2<<10, 0)})
+	c.check(err)
+	l.warehouse, err = iceberg.Open(ctx, iceberg.Config{Dir: c.dir, Files: l.files, Effect: effects.Hook, KeepSnapshots: pick(c.random, 1, 3)})
+	if err != nil {
+		l.end(err)
+		return l
+	}
+	l.mirror, err = mirror.New(mirror.Config{
+		Version: "test", Slot: c.slot, Publications: []string{"p"}, Database: "postgres", IndexDir: filepath.Join(c.dir, "index"),
+		BatchRows: pick(c.random, 3, 20, 100), FlushWorkers: pick(c.random, 1, 3), CopyWorkers: pick(c.random, 1, 3), Memory: 1 << 20,
+		CheckpointInterval: 100 * time.Millisecond, FoldInterval: 20 * time.Millisecond, CatalogPoll: 100 * time.Millisecond,
+		History: pick(c.random, 0, 50*time.Millisecond), Effect: effects.Hook,
+	}, watchedSource{l.source, effects.Hook}, mirror.Over(l.warehouse), mirror.FilesOver(l.files), mirror.SystemClock())
+	c.check(err)
+	go func() { l.end(l.mirror.Run(ctx)) }()
+	return l
+}
+
+func pick[T any](random *rand.Rand, from ...T) T { return from[random.IntN(len(from))] }
+
+func (l *life) end(err error) {
+	l.err = err
+	close(l.ended)
+}
+
+// over says whether the process is dead. A mirror that ends without that is a fault.
+func (l *life) over() bool {
+	l.t.Helper()
+	select {
+	case <-l.effects.Died():
+		return true
+	case <-l.ended:
+		if _, died := l.effects.Crashed(); !died {
+			l.t.Fatalf("the mirror ended by itself: %v", l.err)
+		}
+		return true
+	default:
+		return false
+	}
+}
+
+// open reports whether reads are open.
+func (l *life) open() bool {
+	if l.mirror == nil {
+		return false
+	}
+	state, err := l.mirror.Pin(context.Background(), readstate.PinRequest{})
+	if err != nil {
+		return false
+	}
+	state.Release()
+	return true
+}
+
+// wait waits a moment, or less if the process dies meanwhile.
+func (l *life) wait(deadline time.Time) {
+	l.t.Helper()
+	if time.Now().After(deadline) {
+		stacks := make([]byte, 1<<20)
+		l.t.Fatalf("nothing happens any more:\n%s", stacks[:runtime.Stack(stacks, true)])
+	}
+	select {
+	case <-l.effects.Died():
+	case <-l.ended:
+	case <-time.After(2 * time.Millisecond):
+	}
+}
+
+// read pins the newest state and keeps it for a while: it holds files and deletions back.
+func (l *life) read() {
+	if state, err := l.mirror.Pin(context.Background(), readstate.PinRequest{}); err == nil {
+		l.held = append(l.held, state)
+	}
+	if len(l.held) > 2 {
+		l.held[0].Release()
+		l.held = l.held[1:]
+	}
+}
+
+// abandon ends a life whose process is dead: everything that could still write has ended, and the disk is as a power loss
+// leaves it.
+func (l *life) abandon(seed uint64) {
+	l.t.Helper()
+	l.close()
+	if err := l.files.Crash(seed); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// shutDown ends a life in order.
+func (l *life) shutDown() {
+	l.t.Helper()
+	l.close()
+	if l.err != nil {
+		l.t.Fatalf("the mirror did not stop in order: %v", l.err)
+	}
+}
+
+func (l *life) close() {
+	l.t.Helper()
+	for _, state := range l.held {
+		state.Release()
+	}
+	l.stop()
+	select {
+	case <-l.ended:
+	case <-time.After(patience):
+		stacks := make([]byte, 1<<20)
+		l.t.Fatalf("the mirror does not end:\n%s", stacks[:runtime.Stack(stacks, true)])
+	}
+	l.source.Close()
+	l.wire.close()
+	if l.warehouse != nil {
+		if err := l.warehouse.Close(); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}

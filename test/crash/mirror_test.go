@@ -1,0 +1,331 @@
+package crash
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"pgmirror/iceberg"
+	"pgmirror/mirror"
+	"pgmirror/readstate"
+	"pgmirror/test/harness"
+)
+
+var (
+	crashSeed   = flag.Uint64("crash.seed", 1, "first seed of the crash test; the n-th chain has the n-th from there")
+	crashRounds = flag.Int("crash.rounds", 200, "crashes of the crash test")
+)
+
+// chain is a run of lives over one data directory and one slot.
+type chain struct {
+	*lab
+	t         *testing.T
+	seed      uint64
+	random    *rand.Rand
+	writer    *writer
+	dir       string
+	slot      string
+	durable   iceberg.LSN // the newest cut found on the disk
+	streaming bool        // the first copy was found complete
+}
+
+// lab is what all chains share.
+type lab struct {
+	server *harness.Postgres
+	admin  *harness.Session // reads with the settings that interop.PostgresText wants
+	deck   [2][]string      // effects to die at next: before and after the first copy is complete
+	hits   map[string]int   // deaths by effect
+	rounds int              // deaths so far
+}
+
+// fileEffects are FS's own.
+var fileEffects = []string{"create", "write", "sync", "rename", "remove", "mkdir", "sync directory"}
+
+// allEffects names every step at which a mirror dies in this test.
+func allEffects() []string {
+	return slices.Concat(fileEffects, iceberg.EffectNames, mirror.EffectNames, sourceEffects)
+}
+
+// draw chooses where the next life ends: each effect comes as often as any other, the source's only before the first copy is
+// complete; which of its occurrences it is, is left to chance.
+func (c *chain) draw() *Effects {
+	which := 0
+	if c.streaming {
+		which = 1
+	}
+	if len(c.deck[which]) == 0 {
+		names := slices.DeleteFunc(allEffects(), func(name string) bool { return c.streaming && slices.Contains(sourceEffects, name) })
+		c.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		c.deck[which] = names
+	}
+	name := c.deck[which][0]
+	c.deck[which] = c.deck[which][1:]
+	spread := 2.0
+	if slices.Contains(fileEffects, name) && name != "mkdir" {
+		spread = 20
+	}
+	return FailAtNamed(name, 1+int(c.random.ExpFloat64()*spread))
+}
+
+// Wherever a mirror is killed, and whatever of its unsynced writes is lost, the lives after it lose and double nothing: at the
+// end of each chain of crashes every table is PostgreSQL's, in memory, on disk and in every retained Iceberg snapshot. Nothing
+// was acknowledged that was not durable, and no file is left over.
+func TestMirrorSurvivesCrashes(t *testing.T) {
+	t.Logf("seeds from %d, %d rounds", *crashSeed, *crashRounds)
+	l := &lab{server: harness.StartPostgres(t, harness.Setting("max_connections", "60")), hits: map[string]int{}}
+	l.admin = l.server.Open("postgres", "postgres")
+	if err := l.admin.Exec(append(schema, "SET timezone = 'UTC'", "SET extra_float_digits = 1")...); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.server.CreateMirrorRole("mirror", "postgres"); err != nil {
+		t.Fatal(err)
+	}
+	for seed := *crashSeed; l.rounds < *crashRounds; seed++ {
+		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) { l.chain(t, seed) })
+		if !ok {
+			t.Fatalf("run it again with -crash.seed=%d -crash.rounds=1", seed)
+		}
+	}
+	for _, name := range append(allEffects(), Outright) {
+		t.Logf("%4d deaths at %q", l.hits[name], name)
+		if l.hits[name] == 0 && *crashRounds >= 200 {
+			t.Errorf("no life ended at %q", name)
+		}
+	}
+}
+
+// chain lets a mirror die a few times and then live.
+func (l *lab) chain(t *testing.T, seed uint64) {
+	c := &chain{lab: l, t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0)), dir: t.TempDir(), slot: fmt.Sprintf("crash_%d", seed)}
+	c.writer = newWriter(l.server.For(t).Open("postgres", "postgres"), seed)
+	c.writer.serial = int(seed) * 1000 // other chains' keys stay theirs
+	c.check(l.admin.Exec("TRUNCATE journal"))
+	for range 5 {
+		c.check(c.writer.transaction())
+	}
+	for range 1 + c.random.IntN(9) {
+		c.die()
+	}
+	want := c.catchUp()
+	c.restart(want)
+	c.check(l.admin.Exec(fmt.Sprintf("SELECT pg_drop_replication_slot('%s')", c.slot)))
+}
+
+func (c *chain) check(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// die is a life up to its death and the look at what it left.
+func (c *chain) die() {
+	c.t.Helper()
+	started := time.Now()
+	effects := c.draw()
+	l := c.begin(effects)
+	c.work(l)
+	effects.Kill()
+	l.abandon(c.seed<<16 + uint64(c.rounds))
+	name, _ := effects.Crashed()
+	c.rounds++
+	c.hits[name]++
+	c.inspect()
+	c.t.Logf("died at %q after %d effects, %s; durable up to %s", name, effects.Count(), time.Since(started).Round(time.Millisecond), c.durable)
+}
+
+// work changes the source while the mirror lives, a few times while it starts and more once reads are open.
+func (c *chain) work(l *life) {
+	c.t.Helper()
+	deadline := time.Now().Add(patience)
+	for left := c.random.IntN(6); !l.over() && !l.open(); left-- {
+		if left > 0 {
+			c.check(c.writer.transaction())
+		}
+		l.wait(deadline)
+	}
+	for range 10 + c.random.IntN(30) {
+		if l.over() {
+			return
+		}
+		c.check(c.writer.transaction())
+		switch c.random.IntN(12) {
+		case 0, 1:
+			c.checkpoint(l, patience)
+		case 2: // a client that gives up
+			c.checkpoint(l, time.Duration(c.random.IntN(20))*time.Millisecond)
+		case 3:
+			l.read()
+		case 4:
+			c.waitSource(l)
+		}
+	}
+	if !l.over() {
+		c.checkpoint(l, patience)
+	}
+}
+
+// checkpoint asks for a checkpoint. It may fail: in a dead process, or when the client does not wait for it.
+func (c *chain) checkpoint(l *life, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	_, err := l.mirror.Call(ctx, "checkpoint", nil, nil)
+	if err != nil && limit == patience && !l.over() {
+		c.t.Fatalf("checkpoint: %v", err)
+	}
+}
+
+// waitSource waits until everything that was committed is visible, or the process dead.
+func (c *chain) waitSource(l *life) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-l.effects.Died():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	if state, err := l.mirror.Pin(ctx, readstate.PinRequest{WaitSource: true}); err == nil {
+		state.Release()
+	}
+}
+
+// document is what the test reads of the stored state.
+type document struct {
+	Phase  string `json:"phase"`
+	Tables []struct {
+		Name    readstate.TableName `json:"name"`
+		State   string              `json:"state"`
+		Failure json.RawMessage     `json:"failure"`
+	} `json:"tables"`
+}
+
+// inspect compares what a dead process stored with what it told PostgreSQL.
+func (c *chain) inspect() {
+	c.t.Helper()
+	doc, durable := c.stored()
+	rows, err := c.admin.Query(fmt.Sprintf("SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots WHERE slot_name = '%s'", c.slot))
+	c.check(err)
+	switch {
+	case durable < c.durable:
+		c.t.Fatalf("the stored cut went back from %s to %s", c.durable, durable)
+	case c.streaming && doc.Phase != "streaming":
+		c.t.Fatalf("a complete copy became %q", doc.Phase)
+	case doc.Phase == "" && len(rows) > 0:
+		c.t.Fatal("there is a slot, but no word of it is stored")
+	case (doc.Phase == "streaming" || doc.Phase == "copying") && len(rows) == 0:
+		c.t.Fatalf("the slot is gone in phase %q", doc.Phase)
+	}
+	if doc.Phase == "streaming" || doc.Phase == "copying" {
+		var confirmed iceberg.LSN
+		if _, err := fmt.Sscan(rows[0][0], (*uint64)(&confirmed)); err != nil {
+			c.t.Fatal(err)
+		}
+		if confirmed > durable {
+			c.t.Fatalf("%s was acknowledged, but only %s is durable", confirmed, durable)
+		}
+	}
+	c.durable, c.streaming = durable, doc.Phase == "streaming"
+	for _, t := range doc.Tables {
+		if t.State != "streaming" {
+			c.t.Fatalf("table %s is stored as %s: %s", t.Name.Name, t.State, t.Failure)
+		}
+	}
+}
+
+// stored reads the catalog as the disk has it.
+func (c *chain) stored() (doc document, durable iceberg.LSN) {
+	c.t.Helper()
+	path := filepath.Join(c.dir, "catalog.db")
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return document{}, 0
+	}
+	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	c.check(err)
+	defer db.Close()
+	var text []byte
+	err = db.QueryRow("SELECT lsn, mirror FROM pgmirror_state").Scan((*uint64)(&durable), &text)
+	if errors.Is(err, sql.ErrNoRows) {
+		return document{}, 0
+	}
+	c.check(err)
+	if text != nil {
+		c.check(json.Unmarshal(text, &doc))
+	}
+	return doc, durable
+}
+
+// catchUp is a life that nothing kills: it must come to PostgreSQL's content, which catchUp returns.
+func (c *chain) catchUp() contents {
+	c.t.Helper()
+	l := c.begin(FailAt(0))
+	for deadline := time.Now().Add(patience); !l.open(); {
+		l.wait(deadline)
+		l.over()
+	}
+	for range 3 {
+		c.check(c.writer.transaction())
+	}
+	catalog, err := l.source.Look(context.Background())
+	c.check(err)
+	want, err := sourceContents(c.admin, catalog)
+	c.check(err)
+	c.compare(l, want)
+
+	report, err := l.mirror.Verify(context.Background(), mirror.VerifyRequest{}, func(string) {})
+	c.check(err)
+	if !report.Equal || report.Moved {
+		c.t.Errorf("verify: %+v", report.Tables)
+	}
+	l.shutDown()
+	c.inspect()
+	return want
+}
+
+// compare reads everything that was committed on the source.
+func (c *chain) compare(l *life, want contents) {
+	c.t.Helper()
+	state, err := l.mirror.Pin(context.Background(), readstate.PinRequest{WaitSource: true, Timeout: patience})
+	c.check(err)
+	defer state.Release()
+	got, err := stateContents(state)
+	c.check(err)
+	if d := want.diff(got); d != "" {
+		c.t.Fatalf("the mirror at %s differs from PostgreSQL:\n%s", state.LSN, d)
+	}
+	if err := l.mirror.Check(context.Background()); err != nil {
+		c.t.Fatalf("check: %v", err)
+	}
+}
+
+// restart opens what catchUp left: the same content, from files alone, and no file too many.
+func (c *chain) restart(want contents) {
+	c.t.Helper()
+	l := c.begin(FailAt(0))
+	for deadline := time.Now().Add(patience); !l.open(); {
+		l.wait(deadline)
+		l.over()
+	}
+	c.compare(l, want)
+	l.shutDown()
+	c.inspect()
+	got, err := warehouseContents(c.dir)
+	c.check(err)
+	if d := want.diff(got); d != "" {
+		c.t.Fatalf("the current Iceberg snapshots differ from PostgreSQL:\n%s", d)
+	}
+	if err := checkFiles(c.dir); err != nil {
+		c.t.Fatalf("files after a restart: %v", err)
+	}
+}
