@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,14 @@ func server(t testing.TB, statements []string, options ...harness.Option) *harne
 	pg.Exec(statements...)
 	pg.Exec("create publication p for all tables")
 	return pg
+}
+
+// restart kills the process, if it runs, and starts it again.
+func restart(m *Mirror, args ...string) {
+	m.t.Helper()
+	m.Kill()
+	m.Start(args...)
+	m.WaitReady()
 }
 
 // alike runs one query on both sides and compares the answers row by row.
@@ -128,3 +137,5 @@ const (
 	confirmedLSN = "select confirmed_flush_lsn from pg_replication_slots where slot_name = 'pgmirror_postgres'"
 	insertLSN    = "select pg_current_wal_insert_lsn()"
 )
+
+func itoa(n int) string { return strconv.Itoa(n) }

@@ -1,6 +1,9 @@
 package e2e
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // Keys of several columns, changed in part and in whole, leave no old row behind (S-K1); a row inserted and changed at once is one
 // row (S-K3).
@@ -41,8 +44,7 @@ func TestScenarioKeys(t *testing.T) {
 	)
 	answers(t, m, "select * from t order by id", "1|b", "2|d")
 	check()
-	m.Kill()
-	m.Start()
+	restart(m)
 	pg.Exec("update abc set b = b + 1000", "update cba set a = a + 1000", "update incl set id = id - 1000", "update t set id = id + 1000")
 	check()
 }
@@ -55,8 +57,8 @@ func TestScenarioKeyTypes(t *testing.T) {
 		{"k_int2", "int2", "1", "-32768", "32767"},
 		{"k_int8", "int8", "1", "9223372036854775807", "-9223372036854775808"},
 		{"k_oid", "oid", "1", "4294967295", "0"},
-		{"k_float4", "float4", "0", "-0", "nan"},
-		{"k_float8", "float8", "1e300", "-0", "infinity"},
+		{"k_float4", "float4", "0", "nan", "-0"},
+		{"k_float8", "float8", "0", "infinity", "-0"},
 		{"k_dec", "numeric(20,3)", "1.5", "-99999999999999999.999", "1.500"},
 		{"k_num", "numeric", "1.0", "2", "1.000"},
 		{"k_text", "text", "a", "", "a "},
@@ -71,7 +73,7 @@ func TestScenarioKeyTypes(t *testing.T) {
 		{"k_enum", "mood", "ok", "sad", "ok"},
 		{"k_arr", "int[]", "{1,2}", "{}", "{null}"},
 		{"k_inet", "inet", "10.0.0.1", "::1", "10.0.0.0/8"},
-		{"k_interval", "interval", "1 mon", "30 days", "-1 day"},
+		{"k_interval", "interval", "1 mon", "40 days", "30 days"},
 		{"k_domain", "posint", "1", "2", "3"},
 		{"k_range", "int4range", "[1,5)", "empty", "[,7]"},
 	}
@@ -95,8 +97,12 @@ func TestScenarioKeyTypes(t *testing.T) {
 		pg.Exec("update "+x.name+" set k = '"+x.first+"'", "update "+x.name+" set n = 6, k = '"+x.third+"'", "update "+x.name+" set n = 7", "insert into "+x.name+" values ('"+x.second+"', 8)")
 	}
 	m.Verify()
+	var counts []string
 	for _, x := range tables {
-		answers(t, m, "select n from "+x.name+" order by n", "7", "8")
+		counts = append(counts, "select list(n order by n)::varchar as n from "+x.name)
+	}
+	answers(t, m, "select n, count(*) from ("+strings.Join(counts, " union all ")+") group by n", "[7, 8]|"+itoa(len(tables)))
+	for _, x := range tables {
 		pg.Exec("delete from "+x.name+" where n = 7", "update "+x.name+" set k = '"+x.first+"'")
 	}
 	m.Verify()
@@ -124,8 +130,7 @@ func TestScenarioEqualRows(t *testing.T) {
 		"update f set b = null", "update x set f = 'nan', j = null", "delete from x where "+one("x", "true"))
 	alike(t, pg, m, "select * from f order by a, b")
 	m.Verify()
-	m.Kill()
-	m.Start()
+	restart(m)
 	pg.Exec("delete from f where "+one("f", "a = 1"), "delete from x where "+one("x", "true"))
 	alike(t, pg, m, "select * from f order by a, b")
 	m.Verify()
@@ -174,9 +179,8 @@ func TestScenarioDeleteAll(t *testing.T) {
 	answers(t, m, "select count(*), sum(id) from r", "1000000|500000500000")
 	pg.Exec("delete from r where id % 2 = 0")
 	m.Kill()
-	m.Start()
 	pg.Exec("delete from r")
-	m.WaitReady()
+	restart(m)
 	answers(t, m, "select count(*) from r", "0")
 	m.Checkpoint()
 	if code := m.Stop(); code != 0 {

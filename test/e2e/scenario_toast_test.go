@@ -55,8 +55,7 @@ func TestScenarioToast(t *testing.T) {
 		savepoint a; update plain set big = 'gone'; rollback to a; update plain set n = n + 1 where id = 301;
 		insert into whole select 7, 1, ` + external("7", "9000") + `; update whole set n = 2 where id = 7; update whole set n = 3 where id = 7; commit`)
 	check("inserted and updated in one transaction")
-	m.Kill()
-	m.Start()
+	restart(m)
 	pg.Exec("update plain set n = 9", "update whole set n = 9", "update fullkey set n = 9", "update alone set n = 9", "delete from whole where id = 7", "delete from alone where u = 'vvu1'")
 	check("after a crash")
 }
