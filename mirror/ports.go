@@ -84,10 +84,20 @@ func Over(w *iceberg.Warehouse) Warehouse { return warehouse{w} }
 type warehouse struct{ *iceberg.Warehouse }
 
 func (w warehouse) NewWriter(ctx context.Context, loc iceberg.TableLocation) (DataWriter, error) {
-	return w.Warehouse.NewWriter(ctx, loc)
+	out, err := w.Warehouse.NewWriter(ctx, loc)
+	if err != nil {
+		return nil, err // not a nil pointer in a DataWriter, which is not nil
+	}
+	return out, nil
 }
 
-func (w warehouse) OpenData(path string) (DataReader, error) { return w.Warehouse.OpenData(path) }
+func (w warehouse) OpenData(path string) (DataReader, error) {
+	in, err := w.Warehouse.OpenData(path)
+	if err != nil {
+		return nil, err
+	}
+	return in, nil
+}
 
 // Files keeps the small local files that can be rebuilt: FileIndexes.
 type Files interface {
