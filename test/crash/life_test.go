@@ -2,6 +2,7 @@ package crash
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -130,17 +131,14 @@ func (l *life) over() bool {
 	}
 }
 
-// open reports whether reads are open.
-func (l *life) open() bool {
+// streaming reports whether the mirror follows the source, and reads are open.
+func (l *life) streaming() bool {
 	if l.mirror == nil {
 		return false
 	}
-	state, err := l.mirror.Pin(context.Background(), readstate.PinRequest{})
-	if err != nil {
-		return false
-	}
-	state.Release()
-	return true
+	text, err := l.mirror.Status(context.Background())
+	var status mirror.Status
+	return err == nil && json.Unmarshal(text, &status) == nil && status.State == "streaming"
 }
 
 // wait waits a moment, or less if the process dies meanwhile.
