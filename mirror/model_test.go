@@ -86,3 +86,28 @@ func TestReaderOverManyCheckpoints(t *testing.T) {
 		})
 	}
 }
+
+// TestModelRepeats: the same seed gives the same run, so that a failing one can be run again.
+func TestModelRepeats(t *testing.T) {
+	run := func(seed uint64) []string {
+		w := newWorld(t, seed)
+		w.start()
+		for range 100 {
+			w.step()
+		}
+		w.settle()
+		w.end()
+		return w.trace
+	}
+	for seed := uint64(1); seed <= 5; seed++ {
+		a, b := run(seed), run(seed)
+		for i := range min(len(a), len(b)) {
+			if a[i] != b[i] {
+				t.Fatalf("seed %d, entry %d: %q and %q", seed, i, a[i], b[i])
+			}
+		}
+		if len(a) != len(b) {
+			t.Fatalf("seed %d: %d and %d entries", seed, len(a), len(b))
+		}
+	}
+}

@@ -36,11 +36,10 @@ type nulledAt struct {
 	values int64
 }
 
-// modelFault is a change that the mirror must not take: at is the commit that holds it, before the one that precedes it.
+// modelFault is a change that the mirror must not take; at is the commit that holds it.
 type modelFault struct {
-	at, before LSN
-	names      []string // what the error must name
-	inCopy     bool     // the table's copy fails already
+	at    LSN
+	names []string // what the error must name
 }
 
 // at lists the rows visible at x.

@@ -78,12 +78,6 @@ func (w *world) checkFailure(mt *modelTable, f *failure) {
 	if b == nil {
 		w.fatal("table %s failed: %+v", mt.def.Name, f)
 	}
-	if b.inCopy {
-		if f.Good != 0 {
-			w.fatal("table %s was never copied but is good up to %s", mt.def.Name, f.Good)
-		}
-		return
-	}
 	if f.LSN != b.at || f.Good < w.lastCommitBefore(b.at) || f.Good >= b.at {
 		w.fatal("table %s failed at %s, good up to %s; it must fail at %s", mt.def.Name, f.LSN, f.Good, b.at)
 	}

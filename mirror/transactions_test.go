@@ -94,7 +94,6 @@ func (w *world) transactionOf(changes int) {
 			d.changes = append(d.changes, message{'D'}.u32(t.def.OID).old(&t.def, old.cells))
 		}
 	}
-	before := w.source.end()
 	c := w.source.commit(d.changes)
 	for _, v := range d.born {
 		v.created = c.end
@@ -102,13 +101,14 @@ func (w *world) transactionOf(changes int) {
 	for _, v := range d.died {
 		v.deleted = c.end
 	}
-	for t, n := range d.nulled {
-		t.nulled = append(t.nulled, nulledAt{c.end, n})
-	}
-	for t, f := range d.broken {
-		f.at, f.before = c.end, before
-		t.broken = f
-		w.note("table %s must fail at %s, naming %v", t.def.Name, c.end, f.names)
+	for _, t := range w.tables {
+		if n := d.nulled[t]; n > 0 {
+			t.nulled = append(t.nulled, nulledAt{c.end, n})
+		}
+		if f := d.broken[t]; f != nil {
+			f.at, t.broken = c.end, f
+			w.note("table %s must fail at %s, naming %v", t.def.Name, c.end, f.names)
+		}
 	}
 	w.note("commit %s: %d changes", c.end, len(d.changes))
 	if w.sending {

@@ -44,6 +44,7 @@ type world struct {
 	sending bool // commits go to the mirror at once
 	copied  LSN  // the first copy's LSN
 	trail   []mark
+	sent    LSN // end of the newest commit on the stream
 
 	effectErr map[string]error
 	serial    int
@@ -197,6 +198,7 @@ func (w *world) messages(c *commit) []message {
 // send puts a commit on the stream.
 func (w *world) send(c *commit) {
 	w.t.Helper()
+	w.sent = c.end
 	for _, msg := range w.messages(c) {
 		tx, err := w.replay.Message(msg)
 		w.check(err)
@@ -226,23 +228,52 @@ func (w *world) deliver(ev pgcdc.Event) {
 	}
 }
 
-// settle waits until everything sent is applied. Under pressure it does the flusher's work meanwhile.
+// settle waits until everything sent is applied. Under pressure it does the flusher's work meanwhile, and now and then a
+// checkpoint is asked for in the middle of a transaction; it must wait for the transaction's end.
 func (w *world) settle() {
 	w.t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- w.m.drain(context.Background()) }()
 	var wake <-chan struct{}
+	ask := false
+	var checkpoint chan error
 	if w.pressure && w.depth == 0 {
-		wake = w.m.flusher.wake
+		wake, ask = w.m.flusher.wake, w.rng.IntN(5) == 0
 	}
 	for {
 		select {
 		case <-wake:
-			w.flushAll()
+			for {
+				// In the middle of a transaction the applier waits for these; what is left at its end comes below.
+				chosen := w.chooseToFlush(true)
+				if len(chosen) == 0 {
+					break
+				}
+				if ask {
+					ask = false
+					w.note("a checkpoint is asked for in the middle of a transaction")
+					checkpoint = make(chan error, 1)
+					go func() {
+						defer close(checkpoint)
+						checkpoint <- w.m.checkpoint(context.Background())
+					}()
+				}
+				w.flushForMemory(chosen, checkpoint == nil)
+			}
 		case err := <-done:
 			w.check(err)
-			if wake != nil {
-				w.flushAll()
+			if checkpoint != nil {
+				w.check(<-checkpoint)
+				if w.t.Failed() { // on the checkpoint's goroutine
+					w.t.FailNow()
+				}
+			}
+			for wake != nil {
+				chosen := w.chooseToFlush(false)
+				if len(chosen) == 0 {
+					break
+				}
+				w.flushForMemory(chosen, true)
 			}
 			return
 		case err := <-w.ended:
@@ -251,30 +282,36 @@ func (w *world) settle() {
 	}
 }
 
-// flushAll is a round of the flusher, perhaps in the middle of a transaction.
-func (w *world) flushAll() {
+// chooseToFlush asks the flusher what to flush, with inside only if a transaction is being applied.
+func (w *world) chooseToFlush(inside bool) (chosen []*table) {
 	w.t.Helper()
-	ctx := context.Background()
-	w.ware.writing = func() {
-		if w.rng.IntN(3) == 0 {
-			w.depth++
-			w.readSomewhere()
-			w.depth--
+	w.check(w.m.inAnyTurn(context.Background(), func() error {
+		if !inside || w.m.applied < w.sent {
+			chosen = w.m.flusher.choose()
 		}
+		return nil
+	}))
+	return chosen
+}
+
+// flushForMemory is a round of the flusher; with reads, they happen meanwhile.
+func (w *world) flushForMemory(chosen []*table, reads bool) {
+	w.t.Helper()
+	if reads {
+		w.ware.writing = func() {
+			if w.rng.IntN(3) == 0 {
+				w.depth++
+				w.readSomewhere()
+				w.depth--
+			}
+		}
+		defer func() { w.ware.writing = nil }()
 	}
-	defer func() { w.ware.writing = nil }()
-	for {
-		var chosen []*table
-		w.check(w.m.inAnyTurn(ctx, func() error { chosen = w.m.flusher.choose(); return nil }))
-		if len(chosen) == 0 {
-			return
-		}
-		for _, t := range chosen {
-			w.note("flush %s for memory", t)
-			w.check(w.m.flush(ctx, t, maxLSN))
-		}
-		signal(w.m.flusher.progress)
+	for _, t := range chosen {
+		w.note("flush %s for memory", t)
+		w.check(w.m.flush(context.Background(), t, maxLSN))
 	}
+	signal(w.m.flusher.progress)
 }
 
 // crash ends the life without notice. What is not committed is gone; now and then index files are lost or torn with it, or
