@@ -25,7 +25,7 @@ type batch struct {
 
 	rows      int          // the writer's
 	published atomic.Int64 // rows that readers may look at
-	added     int64        // bytes of values as they arrived; the writer's
+	added     int64        // bytes of values; the writer's
 	weight    int64        // memory as last accounted, in bytes
 
 	sealed    bool // the writer's

@@ -27,10 +27,12 @@ type column struct {
 	data  vec[byte]
 	child *column // a list's elements
 	list  bool    // between BeginList and EndList: values go to child
+	limit int     // bytes that data may have; only when the length varies
+	over  bool    // a value did not fit; its row must be taken back
 }
 
 func newColumn(typ arrow.DataType) *column {
-	c := &column{typ: typ}
+	c := &column{typ: typ, limit: math.MaxInt32}
 	switch t := typ.(type) {
 	case *arrow.ListType:
 		c.child = newColumn(t.Elem())
@@ -143,9 +145,30 @@ func (c *column) Binary(v []byte) {
 		c.child.Binary(v)
 		return
 	}
+	if len(v) > c.limit-c.data.len() {
+		c.over, v = true, nil
+	}
 	c.data.pushAll(v)
 	c.ends.push(int32(c.data.len()))
 	c.finish()
+}
+
+// full says whether a value did not fit.
+func (c *column) full() bool { return c.over || c.child != nil && c.child.over }
+
+// rowBytes is the size of the value in row, in bytes; the writer's.
+func (c *column) rowBytes(row int) int64 {
+	if c.child == nil && c.width > 0 {
+		return int64(c.width)
+	}
+	from, to := c.span(row)
+	if c.child == nil {
+		return int64(to - from)
+	}
+	if c.child.width > 0 {
+		return int64(c.child.width) * int64(to-from)
+	}
+	return int64(c.child.ownEnd(to) - c.child.ownEnd(from))
 }
 
 func (c *column) BeginList(int) { c.list = true }
@@ -158,7 +181,7 @@ func (c *column) EndList() {
 
 // truncate takes back rows that no reader has been told of, a half-written list included.
 func (c *column) truncate(rows int) {
-	c.list = false
+	c.list, c.over = false, false
 	c.rows = rows
 	if c.nulls {
 		c.valid.truncate(rows)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"pgmirror/globalindex"
+	"pgmirror/iceberg"
 	"pgmirror/pgcdc"
 	"pgmirror/readstate"
 )
@@ -49,6 +50,8 @@ type table struct {
 	sealed  []*segment   // memory: full batches, oldest first
 	indexes []*fileIndex // of files, oldest first
 	files   []*segment
+	// snapshots are those that the catalog retains, as of the last commit.
+	snapshots []iceberg.SnapshotInfo
 
 	rows            int64 // visible ones, as of the last change applied
 	unrepresentable int64 // values stored as NULL
@@ -262,6 +265,11 @@ func (t *table) add(m *Mirror, tuple, old pgcdc.Tuple, from location, lsn LSN) e
 	row := b.rows
 	unrepresentable := t.unrepresentable
 	err := t.fill(m, b.cols, row, tuple, old, from)
+	for i, c := range b.cols {
+		if err == nil && c.full() {
+			err = &rowError{t.shape.columns[i].name, errors.New("the value takes more than 2 GB in the mirror's form")}
+		}
+	}
 	if err != nil {
 		t.unrepresentable = unrepresentable
 		b.truncate(row)
@@ -275,8 +283,8 @@ func (t *table) add(m *Mirror, tuple, old pgcdc.Tuple, from location, lsn LSN) e
 			b.index.Put(h, uint32(row))
 		}
 	}
-	for i := range tuple {
-		b.added += int64(len(tuple[i].Data))
+	for _, c := range b.cols {
+		b.added += c.rowBytes(row)
 	}
 	b.rows++
 	t.rows++

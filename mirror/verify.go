@@ -164,14 +164,14 @@ func (m *Mirror) sumSource(ctx context.Context, t *table, src *pgcdc.Table, snap
 	scratch := &table{name: t.name}
 	scratch.setShape(t.shape)
 	cols := t.shape.newColumns()
-	rows := 0
+	rows, size := 0, int64(0)
 	var buf []byte
 	flush := func() {
 		buf = sum.add(cols, rows, buf)
 		for _, c := range cols {
 			c.truncate(0)
 		}
-		rows = 0
+		rows, size = 0, 0
 	}
 	err = m.source.Copy(ctx, snapshot, src, func(tuple pgcdc.Tuple) error {
 		if len(tuple) != len(cols) {
@@ -180,7 +180,10 @@ func (m *Mirror) sumSource(ctx context.Context, t *table, src *pgcdc.Table, snap
 		if err := scratch.fill(m, cols, rows, tuple, nil, location{}); err != nil {
 			return err
 		}
-		if rows++; rows == 1024 {
+		for _, c := range cols {
+			size += c.rowBytes(rows)
+		}
+		if rows++; rows == 1024 || size >= batchBytes {
 			flush()
 		}
 		return nil
