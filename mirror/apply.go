@@ -234,9 +234,10 @@ func (m *Mirror) fail(t *table, lsn LSN, f *failure) {
 }
 
 const (
+	startAnew             = "drop the mirror and run again (pgmirror drop --warehouse, pgmirror run)"
 	remedyShape           = "start a new mirror, or drop and run again: following schema changes comes with a later version"
-	remedyRow             = "drop the mirror and run again to copy the table anew"
-	remedyUnrepresentable = "run with on_unrepresentable: null, or change the column's type on the source; then drop the mirror and run again"
+	remedyRow             = startAnew + " to copy the table anew"
+	remedyUnrepresentable = "run with on_unrepresentable: null, or change the column's type on the source; then " + startAnew
 )
 
 // differs says how a Relation message differs from the table as it is known; empty when it does not.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"pgmirror/readstate"
 )
@@ -83,6 +84,16 @@ type InspectReport struct {
 	Files   []InspectFile  `json:"files"`
 	Batches []InspectBatch `json:"batches"`
 	Indexes []InspectIndex `json:"indexes"`
+	// Snapshots are the Iceberg snapshots that the table retains, oldest first.
+	Snapshots []InspectSnapshot `json:"snapshots"`
+}
+
+// InspectSnapshot is one Iceberg snapshot.
+type InspectSnapshot struct {
+	ID        int64  `json:"id"`
+	LSN       string `json:"lsn"`
+	Time      string `json:"time"` // RFC 3339
+	Operation string `json:"operation"`
 }
 
 // InspectFile is one data file. Pending counts the position deletes that no committed vector holds yet.
@@ -141,7 +152,7 @@ func (m *Mirror) Inspect(ctx context.Context, req InspectRequest) (*InspectRepor
 	if err != nil {
 		return nil, err
 	}
-	rep := &InspectReport{Table: t.String(), UUID: t.uuid, Key: []string{}, Columns: []string{}, Files: []InspectFile{}, Batches: []InspectBatch{}, Indexes: []InspectIndex{}}
+	rep := &InspectReport{Table: t.String(), UUID: t.uuid, Key: []string{}, Columns: []string{}, Files: []InspectFile{}, Batches: []InspectBatch{}, Indexes: []InspectIndex{}, Snapshots: []InspectSnapshot{}}
 	err = m.inAnyTurn(ctx, func() error {
 		rep.State, rep.LSN = string(t.state), m.marks.high().String()
 		if t.shape == nil {
@@ -165,6 +176,9 @@ func (m *Mirror) Inspect(ctx context.Context, req InspectRequest) (*InspectRepor
 				f.DroppedAt = at.String()
 			}
 			rep.Files = append(rep.Files, f)
+		}
+		for _, sn := range t.snapshots {
+			rep.Snapshots = append(rep.Snapshots, InspectSnapshot{ID: sn.ID, LSN: sn.LSN.String(), Time: time.UnixMilli(sn.TimestampMs).UTC().Format(time.RFC3339Nano), Operation: sn.Operation})
 		}
 		for _, x := range t.indexes {
 			rep.Indexes = append(rep.Indexes, InspectIndex{Path: x.path, Entries: x.index.Header().Entries, Bytes: x.index.Bytes()})

@@ -194,6 +194,11 @@ func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, starte
 			f.segment.file.vector = f.vector.Cardinality()
 		}
 	}
+	for _, t := range cp.tables {
+		if state, ok := result.Tables[t.name]; ok {
+			t.snapshots = state.Snapshots
+		}
+	}
 	for _, s := range cp.gone {
 		s.file.published = false
 	}

@@ -67,7 +67,7 @@ const maxRewrites = 3
 func (m *Mirror) tryCopy(ctx context.Context, id pgcdc.Identification, rewritten map[uint32]int) (err error) {
 	doc := document{Format: 1, Phase: phaseIntent, Slot: m.cfg.Slot, Publication: m.cfg.Publications, Database: id.Database,
 		SystemID: id.SystemID, Timeline: id.Timeline}
-	if err := m.storeDocument(ctx, &doc, nil); err != nil {
+	if _, err := m.storeDocument(ctx, &doc, nil); err != nil {
 		return err
 	}
 	if err := m.source.DropSlot(ctx); err != nil {
@@ -81,7 +81,7 @@ func (m *Mirror) tryCopy(ctx context.Context, id pgcdc.Identification, rewritten
 		return err
 	}
 	doc.Phase, doc.Cut = phaseCopying, snapshot.ConsistentPoint
-	if err := m.storeDocument(ctx, &doc, nil); err != nil {
+	if _, err := m.storeDocument(ctx, &doc, nil); err != nil {
 		return err
 	}
 	catalog, err := m.source.Look(ctx)
@@ -127,24 +127,28 @@ func (m *Mirror) tryCopy(ctx context.Context, id pgcdc.Identification, rewritten
 		}
 		doc.Tables = append(doc.Tables, c.table.record())
 	}
-	if err := m.storeDocument(ctx, &doc, commit); err != nil {
+	result, err := m.storeDocument(ctx, &doc, commit)
+	if err != nil {
 		return err
+	}
+	for _, c := range copies {
+		c.table.snapshots = result.Tables[c.table.name].Snapshots
 	}
 	return m.inTurn(ctx, func() error { m.start(&doc, copies); return nil })
 }
 
 // storeDocument commits the mirror's state with some tables.
-func (m *Mirror) storeDocument(ctx context.Context, doc *document, tables []iceberg.TableCommit) error {
+func (m *Mirror) storeDocument(ctx context.Context, doc *document, tables []iceberg.TableCommit) (*iceberg.Result, error) {
 	text, err := doc.encode()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = m.warehouse.Commit(ctx, iceberg.Commit{Mirror: text, LSN: doc.Cut, Tables: tables, Summary: map[string]string{
+	result, err := m.warehouse.Commit(ctx, iceberg.Commit{Mirror: text, LSN: doc.Cut, Tables: tables, Summary: map[string]string{
 		"pgmirror.slot": m.cfg.Slot, "pgmirror.checkpoint": "0", "pgmirror.version": m.cfg.Version}})
 	if err != nil {
-		return fmt.Errorf("store the state %q: %w", doc.Phase, err)
+		return nil, fmt.Errorf("store the state %q: %w", doc.Phase, err)
 	}
-	return m.inTurn(ctx, func() error {
+	return result, m.inTurn(ctx, func() error {
 		m.doc = *doc
 		m.shared.set(func(s *sharedState) { s.database = doc.Database })
 		return nil
@@ -198,7 +202,7 @@ func (m *Mirror) newCopy(src *pgcdc.Table, at LSN) *tableCopy {
 		return withIDs
 	})
 	if err != nil {
-		c.fail(m, &failure{Reason: err.Error(), Remedy: "then drop the mirror and run again to copy the table"})
+		c.fail(m, &failure{Reason: err.Error(), Remedy: "then " + startAnew + " to copy the table"})
 		return c
 	}
 	t.uuid = uuid.NewString()

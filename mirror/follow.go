@@ -133,7 +133,7 @@ func (m *Mirror) setState(state, reason string) {
 // admit refuses a server that is not the one the mirror follows, or that has gone back behind it.
 func (m *Mirror) admit(ctx context.Context, id pgcdc.Identification) error {
 	return m.inTurn(ctx, func() error {
-		const remedy = "connect to the right server, or drop the mirror and run again to copy this one"
+		const remedy = "connect to the right server, or " + startAnew + " to copy this one"
 		if id.SystemID != m.doc.SystemID {
 			return fmt.Errorf("%w: the source has system identifier %s, the mirror follows %s; %s", ErrRefused, id.SystemID, m.doc.SystemID, remedy)
 		}
@@ -163,7 +163,7 @@ func (m *Mirror) admit(ctx context.Context, id pgcdc.Identification) error {
 
 // checkSlot refuses a slot that cannot continue where the mirror stands.
 func (m *Mirror) checkSlot(s pgcdc.SlotInfo, found bool) error {
-	const remedy = "changes are lost for good: drop the mirror and run again to copy the source anew"
+	const remedy = "changes are lost for good: " + startAnew + " to copy the source anew"
 	if !found {
 		return fmt.Errorf("%w: the replication slot %q does not exist any more; %s", ErrRefused, m.cfg.Slot, remedy)
 	}

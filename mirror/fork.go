@@ -40,5 +40,5 @@ func (g *forkGuard) passed() error {
 }
 
 func (g *forkGuard) forked(what string) error {
-	return fmt.Errorf("%w: the source's history is not the one this mirror followed (was it restored from a copy?): %s; drop the mirror and run again to copy it anew", ErrRefused, what)
+	return fmt.Errorf("%w: the source's history is not the one this mirror followed (was it restored from a copy?): %s; %s to copy it anew", ErrRefused, what, startAnew)
 }

@@ -88,31 +88,39 @@ func (m *Mirror) stateAt(at LSN, release func(), frozenOnly bool) (*readstate.St
 
 // unreadable says why a table cannot be read at an LSN; empty when it can.
 func (v *tableView) unreadable(at LSN, frozenOnly bool) string {
-	switch {
-	case v.state == stateCopying:
-		return fmt.Sprintf("table %s is being copied; wait until it is streaming", v.table)
-	case v.failure != nil && at > v.failure.Good:
-		f := v.failure
-		text := fmt.Sprintf("table %s failed at %s: %s", v.table, f.LSN, f.Reason)
-		switch {
-		case f.Column != "" && f.Key != "":
-			text += fmt.Sprintf(" (column %s, row %s)", f.Column, f.Key)
-		case f.Column != "":
-			text += fmt.Sprintf(" (column %s)", f.Column)
-		case f.Key != "":
-			text += fmt.Sprintf(" (row %s)", f.Key)
-		}
-		if f.Remedy != "" {
-			text += "; " + f.Remedy
-		}
-		if f.Good != 0 {
-			text += fmt.Sprintf("; its last good content can be read with --at %s", f.Good)
-		}
-		return text
-	case frozenOnly && (v.failure == nil || v.failure.Good != at):
+	if why := unreadable(v.table.name, v.state, v.failure, at); why != "" {
+		return why
+	}
+	if frozenOnly && (v.failure == nil || v.failure.Good != at) {
 		return fmt.Sprintf("table %s cannot be read at %s: it lies below the readable window", v.table, at)
 	}
 	return ""
+}
+
+// unreadable says why a table in a state cannot be read at an LSN, and what to do; empty when it can.
+func unreadable(name readstate.TableName, state tableState, f *failure, at LSN) string {
+	switch {
+	case state == stateCopying:
+		return fmt.Sprintf("table %s is being copied; wait until it is streaming", name)
+	case f == nil || at <= f.Good:
+		return ""
+	}
+	text := fmt.Sprintf("table %s failed at %s: %s", name, f.LSN, f.Reason)
+	switch {
+	case f.Column != "" && f.Key != "":
+		text += fmt.Sprintf(" (column %s, row %s)", f.Column, f.Key)
+	case f.Column != "":
+		text += fmt.Sprintf(" (column %s)", f.Column)
+	case f.Key != "":
+		text += fmt.Sprintf(" (row %s)", f.Key)
+	}
+	if f.Remedy != "" {
+		text += "; " + f.Remedy
+	}
+	if f.Good != 0 {
+		text += fmt.Sprintf("; its last good content can be read with --at %s", f.Good)
+	}
+	return text
 }
 
 // fill lists what a reader at the given LSN sees of a version.

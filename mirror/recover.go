@@ -41,7 +41,7 @@ func (m *Mirror) recover(ctx context.Context) error {
 		return fmt.Errorf("%w: the data directory belongs to slot %q, not %q; use that slot or another data directory", ErrRefused, doc.Slot, m.cfg.Slot)
 	}
 	if !slices.Equal(sorted(doc.Publication), sorted(m.cfg.Publications)) {
-		return fmt.Errorf("%w: the data directory mirrors publication %q, not %q; use that publication, or drop the mirror and run again", ErrRefused, doc.Publication, m.cfg.Publications)
+		return fmt.Errorf("%w: the data directory mirrors publication %q, not %q; use that publication, or %s", ErrRefused, doc.Publication, m.cfg.Publications, startAnew)
 	}
 	m.doc = *doc
 	m.shared.set(func(s *sharedState) { s.database, s.searchPath = doc.Database, doc.SearchPath })
@@ -78,7 +78,7 @@ func (m *Mirror) recoverTable(r tableRecord, held *iceberg.TableState) error {
 	m.adopt(t)
 	if held == nil {
 		if t.state == stateStreaming {
-			return fmt.Errorf("the catalog has no table with uuid %s; restore catalog.db and warehouse/ together, or drop the mirror and run again", r.UUID)
+			return fmt.Errorf("the catalog has no table with uuid %s; restore catalog.db and warehouse/ together, or %s", r.UUID, startAnew)
 		}
 		return nil
 	}
@@ -87,6 +87,7 @@ func (m *Mirror) recoverTable(r tableRecord, held *iceberg.TableState) error {
 		return err
 	}
 	t.setShape(s)
+	t.snapshots = held.Snapshots
 	at := m.doc.Cut
 	if t.failure != nil {
 		at = min(at, t.failure.Good)

@@ -104,7 +104,7 @@ func (m *Mirror) compare(c *pgcdc.Catalog) {
 			continue
 		}
 		t := &table{oid: now.OID, name: nameOf(now), fingerprint: now.Fingerprint, state: stateFailed, failure: &failure{
-			Reason: "the table joined the publication after the first copy", LSN: c.LSN, Remedy: "drop the mirror and run again to copy it: adding tables while streaming comes with a later version"}}
+			Reason: "the table joined the publication after the first copy", LSN: c.LSN, Remedy: startAnew + " to copy it: adding tables while streaming comes with a later version"}}
 		m.adopt(t)
 		m.cfg.Log.Warn("table not mirrored", "relation", t.String(), "lsn", c.LSN.String(), "err", t.failure.Reason)
 		added = true

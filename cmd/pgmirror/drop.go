@@ -110,17 +110,17 @@ func (a *app) recall(ctx context.Context, s *settings, t *target, dir *dataDir) 
 		fmt.Fprintf(a.stderr, "the data directory's catalog cannot be read (%s); going by the settings\n", err)
 		return nil
 	}
-	if known.Database != "" && known.Database != t.database {
-		return usage(fmt.Errorf("data directory %s mirrors database %q, the source names %q", dir.path, known.Database, t.database))
+	if known.Database() != "" && known.Database() != t.database {
+		return usage(fmt.Errorf("data directory %s mirrors database %q, the source names %q", dir.path, known.Database(), t.database))
 	}
-	if known.Slot != "" && known.Slot != t.slot {
+	if known.Slot() != "" && known.Slot() != t.slot {
 		if s.Slot != "" {
-			return usage(fmt.Errorf("data directory %s belongs to slot %s, the settings name slot %s", dir.path, known.Slot, s.Slot))
+			return usage(fmt.Errorf("data directory %s belongs to slot %s, the settings name slot %s", dir.path, known.Slot(), s.Slot))
 		}
-		t.slot = known.Slot
+		t.slot = known.Slot()
 	}
 	if len(s.Publications) == 0 {
-		s.Publications = known.Publications
+		s.Publications = known.Publications()
 	}
 	return nil
 }

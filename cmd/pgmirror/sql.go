@@ -156,7 +156,7 @@ func (a *app) openReadStates(ctx context.Context, s *settings, request readstate
 	if err := checkFormatFile(s.Data); err != nil {
 		return nil, err
 	}
-	committed, err := iceberg.OpenReadOnly(ctx, iceberg.Config{Dir: s.Data, TableErr: committedErr})
+	committed, err := iceberg.OpenReadOnly(ctx, iceberg.Config{Dir: s.Data, TableErr: committedErr, SearchPath: committedPath})
 	if err != nil {
 		return nil, err
 	}
