@@ -76,6 +76,9 @@ func TestNeverAReadState(t *testing.T) {
 	db := openTest(t, &fakePinner{make: func(int) (*readstate.State, error) { return nil, errors.New("nobody is listening") }})
 	mustFail(t, db, "FROM a", "no read state: nobody is listening")
 	mustFail(t, db, "SELECT 1; FROM a", "no read state: nobody is listening")
+	if err := db.Run(context.Background(), "FROM a", io.Discard, FormatCSV); err == nil || strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("the error is %v, want the reason alone", err)
+	}
 }
 
 // A script stops at its first error; what came before was written.

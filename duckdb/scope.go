@@ -30,11 +30,14 @@ type scope struct {
 	handles map[string]*handle // by table; each with one reference of the scope's
 }
 
-// explain puts before a statement's error why it had no state: as long as none was ever pinned there are no views, and
-// DuckDB knows no table of that name.
+// explain puts before a statement's error why it had no state, or in its place: as long as none was ever pinned there are no
+// views, and DuckDB knows no table of that name.
 func (sc *scope) explain(err error) error {
 	if sc.err == nil || strings.Contains(err.Error(), sc.err.Error()) {
 		return err
+	}
+	if strings.Contains(err.Error(), "Catalog Error: Table with name ") {
+		return sc.err
 	}
 	return fmt.Errorf("%w\n%w", sc.err, err)
 }
