@@ -15,7 +15,7 @@ type identityMode uint8
 
 const (
 	keyed      identityMode = iota // by the columns of the primary key or of the identity's index
-	wholeRow                       // by all columns: REPLICA IDENTITY FULL without a primary key; equal rows are interchangeable
+	wholeRow                       // by all columns: REPLICA IDENTITY FULL without a primary key that always names one row; equal rows are interchangeable
 	insertOnly                     // not at all: updates and deletes cannot occur
 )
 
@@ -68,7 +68,7 @@ func newShape(t *pgcdc.Table, assign func(*arrow.Schema) *arrow.Schema) (*shape,
 		s.columns[i].fieldID = id
 	}
 	switch {
-	case t.Identity == pgcdc.IdentityFull && len(t.Key) > 0:
+	case t.Identity == pgcdc.IdentityFull && len(t.Key) > 0 && !t.KeyDeferrable:
 		s.mode, s.key = keyed, t.Key
 	case t.Identity == pgcdc.IdentityFull:
 		s.mode, s.key = wholeRow, t.IdentityKey

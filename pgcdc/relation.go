@@ -39,6 +39,9 @@ type Table struct {
 	Columns     []Column // the published ones, by attnum; generated ones are left out unless published
 	// Key holds the indexes into Columns of the primary key, in key order; empty when there is none.
 	Key []int
+	// KeyDeferrable says that the primary key is checked at the end of the statement or of the transaction: inside one, two
+	// rows may have it, so it finds no row.
+	KeyDeferrable bool
 	// IdentityKey holds the indexes into Columns that name the old row in the stream: the primary key's for
 	// IdentityDefault, the index's for IdentityIndex, all for IdentityFull, none otherwise.
 	IdentityKey []int

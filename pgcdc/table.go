@@ -39,7 +39,7 @@ func (r *relationRow) complete(types *typeCatalog) {
 			continue
 		}
 		if index.primary {
-			t.Key = columnsOf(index)
+			t.Key, t.KeyDeferrable = columnsOf(index), !index.immediate
 		}
 		// A deferrable key is no identity: inside a transaction two rows may have it.
 		if index.immediate && (index.primary && t.Identity == IdentityDefault || index.identity && t.Identity == IdentityIndex) {
