@@ -1,6 +1,7 @@
 # make build   bin/pgmirror
 # make test    everything the tests need, and all of them
 # make demo    a throw-away PostgreSQL, mirrored under writes and compared with DuckDB's answers
+# make crash   2,000 deaths of a mirror; make crash ROUNDS=n SEED=n for others
 # make fmt vet clean
 
 SHELL   := /usr/bin/env bash -o pipefail
@@ -13,7 +14,7 @@ PLAIN := ./cmd/... ./duckdb/... ./test/...
 
 export CGO_ENABLED := 1
 
-.PHONY: build test tools demo fmt vet clean
+.PHONY: build test tools demo crash fmt vet clean
 
 build:
 	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/pgmirror ./cmd/pgmirror
@@ -39,6 +40,12 @@ demo: build
 	@test/setup/packages.sh postgres
 	go build -o bin/demo ./test/demo
 	bin/demo -pgmirror bin/pgmirror
+
+crash: ROUNDS ?= 2000
+crash: SEED ?= 1
+crash:
+	@test/setup/packages.sh postgres
+	go test -timeout 4h -run TestMirrorSurvivesCrashes -v ./test/crash -crash.rounds=$(ROUNDS) -crash.seed=$(SEED)
 
 fmt:
 	gofmt -w $$(git ls-files '*.go')

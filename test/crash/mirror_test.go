@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,8 +71,11 @@ func (c *chain) draw() *Effects {
 	}
 	name := c.deck[which][0]
 	c.deck[which] = c.deck[which][1:]
-	spread := 2.0
-	if slices.Contains(fileEffects, name) && name != "mkdir" {
+	spread := 2.0 // mean number of occurrences that are survived
+	switch {
+	case strings.Contains(name, "slot"):
+		spread = 0
+	case slices.Contains(fileEffects, name) && name != "mkdir":
 		spread = 20
 	}
 	return FailAtNamed(name, 1+int(c.random.ExpFloat64()*spread))
