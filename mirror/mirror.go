@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -44,7 +45,8 @@ type Mirror struct {
 	touched     []*table
 	steps       int // changes applied
 	lastSegment uint32
-	applied     LSN // end of the last commit applied, or of the keepalive that came after it
+	applied     LSN  // end of the last commit applied, or of the keepalive that came after it
+	abandoned   bool // a stop came inside a transaction; what was applied of it counts for nothing
 	durable     LSN
 	cut         LSN // of the checkpoint in flight; 0 when there is none
 	lastCommit  commitMark
@@ -144,7 +146,9 @@ func (m *Mirror) applyLoop(ctx context.Context) error {
 		case t := <-m.urgent:
 			t.run()
 		case ev := <-events:
-			if err := m.event(ctx, ev); err != nil {
+			if err := m.event(ctx, ev); errors.Is(err, errAbandoned) {
+				m.abandoned, events = true, nil
+			} else if err != nil {
 				return err
 			}
 		case <-m.stop:
@@ -217,6 +221,9 @@ func (m *Mirror) event(ctx context.Context, ev pgcdc.Event) error {
 	return m.apply(ctx, tx)
 }
 
+// errAbandoned: the mirror stops inside a transaction, which the source sends again.
+var errAbandoned = errors.New("stopping inside a transaction")
+
 // yieldEvery is the number of changes of one transaction after which others get their turn.
 const yieldEvery = 1024
 
@@ -225,6 +232,8 @@ const yieldEvery = 1024
 func (m *Mirror) makeRoom(ctx context.Context) error {
 	if m.steps++; m.steps%yieldEvery == 0 {
 		select {
+		case <-m.stop:
+			return errAbandoned
 		case t := <-m.urgent:
 			t.run()
 		default:
@@ -238,6 +247,8 @@ func (m *Mirror) makeRoom(ctx context.Context) error {
 		case t := <-m.urgent:
 			t.run()
 		case <-m.flusher.progress:
+		case <-m.stop:
+			return errAbandoned
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

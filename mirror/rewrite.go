@@ -42,8 +42,9 @@ type rewrite struct {
 // A file never spans the cut of a checkpoint that has not published yet. And the rows of a transaction that is still being
 // applied go to a file of their own, since the table may yet fail in it.
 func (t *table) choose(m *Mirror, upTo LSN) (inputs []*segment) {
-	if t.failure != nil {
-		upTo = min(upTo, t.failure.Good)
+	good, ended := t.ended(m)
+	if ended {
+		upTo = min(upTo, good)
 	}
 	if m.cut != 0 && upTo > m.cut && slices.ContainsFunc(t.sealed, func(s *segment) bool { return s.alive(m.cut) && s.batch.visible(m.cut) > 0 }) {
 		upTo = m.cut
@@ -54,10 +55,10 @@ func (t *table) choose(m *Mirror, upTo LSN) (inputs []*segment) {
 			continue // nobody who comes needs it; memory keeps it for those who are here
 		}
 		first, last := s.batch.span()
-		if first > upTo || (last > upTo && t.failure == nil) {
+		if first > upTo || (last > upTo && !ended) {
 			break
 		}
-		if last > m.applied && t.failure == nil {
+		if last > m.applied && !ended {
 			if first <= m.applied || (len(inputs) > 0 && !unfinished) {
 				break
 			}
@@ -68,12 +69,23 @@ func (t *table) choose(m *Mirror, upTo LSN) (inputs []*segment) {
 	return inputs
 }
 
+// ended says whether no change comes to the table any more, and up to which LSN what it holds counts: it has failed, or the
+// mirror stops inside a transaction.
+func (t *table) ended(m *Mirror) (good LSN, ended bool) {
+	switch {
+	case t.failure != nil:
+		return t.failure.Good, true
+	case m.abandoned:
+		return m.applied, true
+	}
+	return 0, false
+}
+
 // begin prepares a flush. The caller holds t.jobs. The applier's turn.
 func (m *Mirror) begin(t *table, upTo LSN) (*rewrite, error) {
 	rw := &rewrite{table: t, shape: t.shape, floor: m.marks.low(), inputs: t.choose(m, upTo)}
-	if t.failure != nil {
-		upTo = min(upTo, t.failure.Good)
-		rw.floor = min(rw.floor, t.failure.Good)
+	if good, ended := t.ended(m); ended {
+		upTo, rw.floor = min(upTo, good), min(rw.floor, good)
 	}
 	base := 0
 	for _, s := range rw.inputs {
