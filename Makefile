@@ -2,6 +2,7 @@
 # make test    everything the tests need, and all of them
 # make demo    a throw-away PostgreSQL, mirrored under writes and compared with DuckDB's answers
 # make crash   2,000 deaths of a mirror; make crash ROUNDS=n SEED=n for others
+# make bench   pgmirror beside what bounds it, into docs/benchmarks.md
 # make fmt vet clean
 
 SHELL   := /usr/bin/env bash -o pipefail
@@ -46,6 +47,11 @@ crash: SEED ?= 1
 crash:
 	@test/setup/packages.sh postgres
 	go test -timeout 4h -run TestMirrorSurvivesCrashes -v ./test/crash -crash.rounds=$(ROUNDS) -crash.seed=$(SEED)
+
+bench: build
+	@test/setup/packages.sh postgres
+	go build -o bin/bench ./test/bench
+	bin/bench -pgmirror bin/pgmirror -commit '$(VERSION)' -out docs/benchmarks.md
 
 fmt:
 	gofmt -w $$(git ls-files '*.go')

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"pgmirror/deletion"
+	"pgmirror/duckdb"
+	"pgmirror/globalindex"
+	"pgmirror/readstate"
+)
+
+// componentRows is the size of what components measures.
+const componentRows = 10_000_000
+
+// components measures what a row costs in each structure.
+func (b *bench) components(ctx context.Context) error {
+	if err := b.visibilitySize(); err != nil {
+		return err
+	}
+	return b.fileIndexSize()
+}
+
+// visibilitySize deletes rows at random, each at an LSN of its own, and looks at the size before and after folding.
+func (b *bench) visibilitySize() error {
+	rows := b.scaled(componentRows)
+	for _, c := range []struct {
+		part   float64
+		target string
+	}{{0.01, "≤ 0.3 bits"}, {1, "≤ 1.16 bits"}} {
+		v := deletion.NewVisibility(1)
+		order := rand.New(rand.NewPCG(1, 2)).Perm(rows)[:int(float64(rows)*c.part)]
+		began := time.Now()
+		for i, row := range order {
+			if err := v.Delete(uint32(row), deletion.LSN(2+100*i)); err != nil {
+				return err
+			}
+		}
+		perSecond := float64(len(order)) / time.Since(began).Seconds()
+		bits := func() float64 { return float64(v.Bytes()) * 8 / float64(rows) }
+		fresh := bits()
+		v.Fold(deletion.LSN(2 + 100*len(order)))
+		b.report.add(line{fmt.Sprintf("visibility, %.0f %% of %.0fM rows deleted at random", c.part*100, float64(rows)/1e6), fmt.Sprintf("%.2f bits/row folded", bits()),
+			fmt.Sprintf("with every LSN still kept: %.2f bits/row", fresh), times(bits() / fresh), c.target, fmt.Sprintf("%.1fM deletions/s", perSecond/1e6)})
+	}
+	return nil
+}
+
+// fileIndexSize builds an index over four files and looks every kind of key up, beside a Go map of the same keys.
+func (b *bench) fileIndexSize() error {
+	const files = 4
+	rows := b.scaled(componentRows) / files * files
+	h := globalindex.Header{KeyKind: globalindex.KeyInt, HashID: globalindex.SplitMix64, Columns: []int32{1}}
+	hashes := make([][]uint64, files)
+	for f := range files {
+		h.Files = append(h.Files, globalindex.FileRef{Path: fmt.Sprintf("f%d.parquet", f), Rows: uint64(rows / files)})
+		for i := range rows / files {
+			hashes[f] = append(hashes[f], globalindex.HashInt(int64(f*(rows/files)+i)))
+		}
+	}
+	began := time.Now()
+	data, err := globalindex.BuildFileIndex(h, hashes)
+	if err != nil {
+		return err
+	}
+	built := time.Since(began)
+	x, err := globalindex.OpenFileIndex(data)
+	if err != nil {
+		return err
+	}
+	const lookups = 2_000_000
+	keys := make([]int64, lookups)
+	random := rand.New(rand.NewPCG(3, 4))
+	for i := range keys {
+		keys[i] = int64(random.IntN(rows))
+	}
+	table := make(map[int64]globalindex.FileLocation, rows)
+	for i := range rows {
+		table[int64(i)] = globalindex.FileLocation{File: uint32(i / (rows / files)), Row: uint32(i % (rows / files))}
+	}
+	var ours, beside []float64
+	var found []globalindex.FileLocation
+	for range b.rounds {
+		began = time.Now()
+		for _, k := range keys {
+			if found = x.Candidates(globalindex.HashInt(k), found[:0]); len(found) != 1 {
+				return fmt.Errorf("key %d: %d candidates", k, len(found))
+			}
+		}
+		ours = append(ours, lookups/time.Since(began).Seconds())
+		began = time.Now()
+		for _, k := range keys {
+			if _, ok := table[k]; !ok {
+				return fmt.Errorf("key %d is not in the map", k)
+			}
+		}
+		beside = append(beside, lookups/time.Since(began).Seconds())
+	}
+	millions := func(v float64) string { return fmt.Sprintf("%.1fM/s", v/1e6) }
+	perRow := float64(len(data)) / float64(rows)
+	b.report.add(line{fmt.Sprintf("FileIndex of %.0fM rows", float64(rows)/1e6), fmt.Sprintf("%.1f B/row", perRow), "the raw bigint keys: 8 B/row", times(perRow / 8), "≤ 10 B/row",
+		fmt.Sprintf("4 files; built with %s", rate(float64(rows)/built.Seconds()))})
+	b.report.add(line{"FileIndex lookups, warm, one core", spread(ours, millions), "a Go map of the same keys: " + spread(beside, millions), spread(ratios(ours, beside), times), "≥ 1M/s", "random keys that exist"})
+	return nil
+}
+
+// hiddenColumn measures the LSN column in the files of a live mirror: those of the first copy and those of the stream.
+func (b *bench) hiddenColumn(ctx context.Context, m *mirrorProcess) error {
+	client, err := m.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	duck, err := duckdb.Open(ctx, duckdb.Config{Source: client})
+	if err != nil {
+		return err
+	}
+	defer duck.Close()
+	state, err := client.Pin(ctx, readstate.PinRequest{})
+	if err != nil {
+		return err
+	}
+	defer state.Release()
+	var paths []string
+	for _, t := range state.Tables {
+		for _, f := range t.Files {
+			paths = append(paths, "'"+f.Path+"'")
+		}
+	}
+	rows, err := duck.Query(ctx, fmt.Sprintf(`WITH chunks AS (
+			SELECT *, min(stats_min_value) OVER file = max(stats_max_value) OVER file AS constant FROM parquet_metadata([%s])
+			WHERE path_in_schema = '_pgmirror_lsn' WINDOW file AS (PARTITION BY file_name))
+		SELECT constant, round(sum(total_compressed_size) * 8 / sum(num_values), 4), sum(num_values), count(DISTINCT file_name) FROM chunks GROUP BY ALL ORDER BY ALL`, strings.Join(paths, ", ")))
+	if err != nil {
+		return err
+	}
+	for _, row := range rows.All() {
+		what, target := "hidden column `_pgmirror_lsn`, files of the stream", "≤ 3 bits/row"
+		if row[0].Value == "true" {
+			what, target = "hidden column `_pgmirror_lsn`, files of the first copy", ""
+		}
+		b.report.add(line{what, row[1].Value + " bits/row", "Retina: 1.85, after a bulk load 0.18", "", target, fmt.Sprintf("compressed column chunks, %s rows in %s files", row[2].Value, row[3].Value)})
+	}
+	return nil
+}

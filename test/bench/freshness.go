@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"pgmirror/test/harness"
+)
+
+// The rates of row changes, and how long each is written.
+var freshnessRates = []int{1_000, 5_000, 10_000}
+
+const (
+	warmUp       = 3 * time.Second
+	freshnessFor = 12 * time.Second
+	floorFor     = 4 * time.Second
+)
+
+// paced are connections that write the mix at a rate together.
+type paced struct {
+	rows  atomic.Int64
+	group *errgroup.Group
+	stop  context.CancelFunc
+}
+
+// startPaced begins to write; rate is in row changes a second. Commits wait for the WAL (synchronous_commit on).
+func startPaced(ctx context.Context, pg *harness.Postgres, rate int) *paced {
+	ctx, stop := context.WithCancel(ctx)
+	p := &paced{stop: stop}
+	p.group, ctx = errgroup.WithContext(ctx)
+	for c := range writers {
+		p.group.Go(func() error { return p.write(ctx, pg, c, float64(rate)/writers) })
+	}
+	return p
+}
+
+func (p *paced) write(ctx context.Context, pg *harness.Postgres, c int, rate float64) error {
+	session := context.WithoutCancel(ctx)
+	conn, err := pgx.Connect(session, pg.URL("postgres", "postgres"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(session)
+	due := time.Now()
+	for {
+		var rows int
+		if err := conn.QueryRow(session, "SELECT write($1, $2)", c, writers).Scan(&rows); err != nil {
+			return fmt.Errorf("write: %w", err)
+		}
+		p.rows.Add(int64(rows))
+		due = due.Add(time.Duration(float64(rows) / rate * float64(time.Second)))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Until(due)):
+		}
+	}
+}
+
+func (p *paced) end() error {
+	p.stop()
+	return p.group.Wait()
+}
+
+// freshness measures at each rate how long a commit takes to an answer, and what the mirror costs meanwhile.
+func (b *bench) freshness(ctx context.Context, pg *harness.Postgres, rows int) (err error) {
+	m, err := b.startMirror(pg, "live")
+	if err != nil {
+		return err
+	}
+	if err := m.ready(ctx); err != nil {
+		return err
+	}
+	for _, rate := range freshnessRates {
+		if err := b.freshnessAt(ctx, pg, m, rate, rows); err != nil {
+			return fmt.Errorf("at %d rows/s: %w", rate, err)
+		}
+	}
+	if err := b.hiddenColumn(ctx, m); err != nil {
+		return err
+	}
+	if err := b.verify(ctx, m); err != nil {
+		return err
+	}
+	_, err = m.stop()
+	return err
+}
+
+func (b *bench) freshnessAt(ctx context.Context, pg *harness.Postgres, m *mirrorProcess, rate, rows int) (err error) {
+	load := startPaced(ctx, pg, rate)
+	defer func() { err = errors.Join(err, load.end()) }()
+	time.Sleep(warmUp)
+
+	pid := m.cmd.Process.Pid
+	before, err := cpuSeconds(pid)
+	if err != nil {
+		return err
+	}
+	written, began := load.rows.Load(), time.Now()
+	group, inside := errgroup.WithContext(ctx)
+	var engine []float64
+	var seen probed
+	group.Go(func() (err error) {
+		engine, err = sampleEngine(inside, m, freshnessFor)
+		return err
+	})
+	group.Go(func() (err error) {
+		seen, err = runProbe(inside, pg, m, freshnessFor)
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	took := time.Since(began).Seconds()
+	reached := float64(load.rows.Load()-written) / took
+	after, err := cpuSeconds(pid)
+	if err != nil {
+		return err
+	}
+	floor, err := receiveDelays(ctx, pg, floorFor)
+	if err != nil {
+		return err
+	}
+	b.say("%d rows/s: engine %s; answer %s; paper %s; floor %s", rate, percentiles(engine), percentiles(seen.Commit), percentiles(seen.Paper), percentiles(floor))
+
+	what := fmt.Sprintf("freshness at %dk row changes/s: ", rate/1000)
+	floorText := "bare receiver of the same stream: " + percentiles(floor)
+	against := func(delays []float64) string { return times(quantile(delays, 0.5) / quantile(floor, 0.5)) }
+	target := ""
+	if rate == 10_000 {
+		target = "P50 ≤ 15 ms, P99 ≤ 100 ms"
+	}
+	b.report.add(line{what + "commit → visible", percentiles(engine), floorText, against(engine), "", fmt.Sprintf("the engine's own clock, %d commits; %.0f rows/s were written", len(engine), reached)})
+	b.report.add(line{what + "commit returned → DuckDB answer", percentiles(seen.Commit), floorText, against(seen.Commit), target,
+		fmt.Sprintf("another process asks `max(id)` until it sees its row, %d commits; one question takes %s", len(seen.Commit), millis(median(seen.Query)))})
+	b.report.add(line{what + "the Retina paper's definition", percentiles(seen.Paper), "Retina, 16 cores: P50 about 10 ms, P99 < 250 ms", "", "",
+		fmt.Sprintf("question sent less the newest `fresh_ts` it finds in savingaccount, %d questions", len(seen.Paper))})
+	if rate != 10_000 {
+		return nil
+	}
+	return b.costs(ctx, m, (after-before)/took*100, reached, rows)
+}
+
+// costs reports CPU and memory under the load.
+func (b *bench) costs(ctx context.Context, m *mirrorProcess, percent, reached float64, rows int) error {
+	client, err := m.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	st, err := statusOf(ctx, client)
+	if err != nil {
+		return err
+	}
+	anonymous, mapped := residentMegabytes(m.cmd.Process.Pid)
+	b.report.add(line{"CPU of the mirror at 10k row changes/s", fmt.Sprintf("%.0f %% of a core", percent), fmt.Sprintf("%.0f rows/s written", reached), "", "≤ 10 %",
+		"checkpoints and the reading process's questions included"})
+	mb := func(bytes int64) string { return fmt.Sprintf("%.0f MB", float64(bytes)/(1<<20)) }
+	b.report.add(line{fmt.Sprintf("resident memory there, %.0fM rows", float64(rows)/1e6), fmt.Sprintf("%.0f MB and %.0f MB of mapped files", anonymous, mapped),
+		fmt.Sprintf("batches %s, MemIndex %s, FileIndex %s (mapped), visibility %s", mb(st.Memory.Batches), mb(st.Memory.MemIndex), mb(st.Memory.FileIndex), mb(st.Memory.Visibility)),
+		"", "≤ 1 GB", "the rest of the resident memory is the Go heap's slack, Parquet writers and the program"})
+	return nil
+}
+
+// sampleEvery is how often the engine is asked for its newest commit.
+const sampleEvery = 50 * time.Millisecond
+
+// sampleEngine collects the time from commit to visible, in milliseconds, of the commits that happen to be the newest.
+func sampleEngine(ctx context.Context, m *mirrorProcess, length time.Duration) (delays []float64, err error) {
+	client, err := m.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	last := ""
+	for end := time.Now().Add(length); time.Now().Before(end); {
+		st, err := statusOf(ctx, client)
+		if err != nil {
+			return nil, err
+		}
+		if st.LastCommitTime != last {
+			last = st.LastCommitTime
+			delays = append(delays, st.FreshnessSeconds*1000)
+		}
+		time.Sleep(sampleEvery)
+	}
+	return delays, nil
+}
+
+// runProbe starts this program again as a process that asks DuckDB.
+func runProbe(ctx context.Context, pg *harness.Postgres, m *mirrorProcess, length time.Duration) (p probed, err error) {
+	cmd := exec.CommandContext(ctx, os.Args[0], probeCommand, pg.URL("postgres", "postgres"), m.data, length.String())
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return p, fmt.Errorf("probe: %w", err)
+	}
+	return p, json.Unmarshal(out, &p)
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+
+	"pgmirror/duckdb"
+	"pgmirror/readstate"
+	"pgmirror/test/harness"
+)
+
+// live measures a mirror of 10 million rows: the drain of a backlog, freshness under writes, and a restart.
+func (b *bench) live(ctx context.Context) (err error) {
+	pg, err := b.startServer("bank")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopServer(pg)) }()
+	rows, err := loadBank(pg, b.scale)
+	if err != nil {
+		return err
+	}
+	b.say("loaded %d rows", rows)
+	m, err := b.startMirror(pg, "live")
+	if err != nil {
+		return err
+	}
+	if err := m.ready(ctx); err != nil {
+		return err
+	}
+	b.say("copied, %.1f s after the start", time.Since(m.began).Seconds())
+	if _, err := m.stop(); err != nil {
+		return err
+	}
+	if err := b.drain(ctx, pg); err != nil {
+		return err
+	}
+	if err := b.restart(ctx, pg, rows); err != nil {
+		return err
+	}
+	return b.freshness(ctx, pg, rows)
+}
+
+// backlogRows is the number of row changes that each round drains.
+const backlogRows = 1_200_000
+
+// drain writes a backlog while the mirror is down, and lets pg_recvlogical and pgmirror read it, each from its own slot at the
+// same place.
+func (b *bench) drain(ctx context.Context, pg *harness.Postgres) error {
+	version, err := majorVersion(pg)
+	if err != nil {
+		return err
+	}
+	var ours, beside, stream, cpuVisible, cpuDurable []float64
+	for round := range b.rounds {
+		rows, err := writeBacklog(ctx, pg, b.scaled(backlogRows))
+		if err != nil {
+			return err
+		}
+		end, err := walEnd(ctx, pg)
+		if err != nil {
+			return err
+		}
+		slot := fmt.Sprintf("beside_%d", round)
+		if err := pg.Exec(fmt.Sprintf("SELECT pg_copy_logical_replication_slot('live', '%s')", slot)); err != nil {
+			return err
+		}
+		var run drained
+		bare := func() error {
+			took, err := b.recvlogical(ctx, pg, slot, version, end)
+			beside = append(beside, float64(rows)/took.Seconds())
+			return errors.Join(err, dropSlot(ctx, pg, slot))
+		}
+		mirrored := func() (err error) {
+			run, err = b.drainOnce(ctx, pg, end)
+			return err
+		}
+		order := []func() error{bare, mirrored}
+		if round%2 == 1 {
+			order = []func() error{mirrored, bare}
+		}
+		for _, side := range order {
+			if err := side(); err != nil {
+				return err
+			}
+		}
+		million := float64(rows) / 1e6
+		ours = append(ours, float64(rows)/run.whole.Seconds())
+		stream = append(stream, float64(rows)/run.streaming.Seconds())
+		cpuVisible = append(cpuVisible, run.cpuVisible/million)
+		cpuDurable = append(cpuDurable, run.cpuDurable/million)
+		b.say("round %d: %d rows, pg_recvlogical %s, pgmirror %s (from the stream's start %s)", round+1, rows,
+			rate(beside[round]), rate(ours[round]), rate(stream[round]))
+	}
+	b.report.add(line{"drain of a backlog, process start to visible", spread(ours, rate), "`pg_recvlogical`, same options, to /dev/null: " + spread(beside, rate),
+		spread(ratios(ours, beside), times), "≥ 0.9", fmt.Sprintf("%d rounds of %.1fM row changes, HyBench write mix, onto 10M rows", b.rounds, b.scaleOf(backlogRows)/1e6)})
+	b.report.add(line{"drain, stream start to visible", spread(stream, rate), "as above", spread(ratios(stream, beside), times), "", "without opening 10M rows"})
+	seconds := func(v float64) string { return fmt.Sprintf("%.1f s", v) }
+	b.report.add(line{"CPU per 1M row changes, until visible", spread(cpuVisible, seconds), "with the last checkpoint: " + spread(cpuDurable, seconds), "", "", "all threads; a whole life of the process"})
+	return nil
+}
+
+func (b *bench) scaleOf(rows int) float64 { return float64(b.scaled(rows)) }
+
+// recvlogical reads a slot up to end and throws it away.
+func (b *bench) recvlogical(ctx context.Context, pg *harness.Postgres, slot string, version int, end pglogrepl.LSN) (time.Duration, error) {
+	args := []string{"-d", pg.URL(mirrorRole, "postgres"), "--slot", slot, "--start", "--endpos", end.String(), "-f", "/dev/null", "-F", "0"}
+	for _, o := range pluginOptions(version) {
+		args = append(args, "-o", o[0]+"="+o[1])
+	}
+	began := time.Now()
+	out, err := exec.CommandContext(ctx, filepath.Join(b.pgbin, "pg_recvlogical"), args...).CombinedOutput()
+	if err != nil {
+		return 0, fmt.Errorf("pg_recvlogical: %w\n%s", err, out)
+	}
+	return time.Since(began), nil
+}
+
+// drained is one drain by pgmirror.
+type drained struct {
+	whole, streaming       time.Duration // from the process's, the stream's start until visible
+	cpuVisible, cpuDurable float64       // seconds
+}
+
+// drainOnce starts the mirror, waits until it shows everything, lets it compare itself with the source and stops it. What the
+// comparison takes is not counted.
+func (b *bench) drainOnce(ctx context.Context, pg *harness.Postgres, end pglogrepl.LSN) (d drained, err error) {
+	m, err := b.startMirror(pg, "live")
+	if err != nil {
+		return d, err
+	}
+	if err := m.ready(ctx); err != nil {
+		return d, err
+	}
+	streaming := time.Now()
+	if err := m.visible(ctx, end); err != nil {
+		return d, err
+	}
+	d.whole, d.streaming = time.Since(m.began), time.Since(streaming)
+	if d.cpuVisible, err = cpuSeconds(m.cmd.Process.Pid); err != nil {
+		return d, err
+	}
+	d.cpuDurable, err = m.stop()
+	return d, err
+}
+
+// restart measures a clean start up to the first answer.
+func (b *bench) restart(ctx context.Context, pg *harness.Postgres, rows int) error {
+	var seconds []float64
+	for range b.rounds {
+		m, err := b.startMirror(pg, "live")
+		if err != nil {
+			return err
+		}
+		if err := m.answers(ctx); err != nil {
+			return err
+		}
+		seconds = append(seconds, time.Since(m.began).Seconds())
+		if _, err := m.stop(); err != nil {
+			return err
+		}
+	}
+	b.report.add(line{fmt.Sprintf("restart of %.1fM rows, clean, to the first DuckDB answer", float64(rows)/1e6),
+		spread(seconds, func(v float64) string { return fmt.Sprintf("%.2f s", v) }), "", "", "< 5 s", "process start to `count(*)` of the largest table, embedded engine included"})
+	return nil
+}
+
+// answers waits for the first answer of a fresh DuckDB.
+func (p *mirrorProcess) answers(ctx context.Context) error {
+	for {
+		client, err := p.dial(ctx)
+		if err != nil {
+			return err
+		}
+		state, err := client.Pin(ctx, readstate.PinRequest{})
+		if err == nil {
+			state.Release()
+			err = func() error {
+				db, err := duckdb.Open(ctx, duckdb.Config{Source: client})
+				if err != nil {
+					return err
+				}
+				defer db.Close()
+				_, err = db.Query(ctx, "SELECT count(*) FROM public.transfer")
+				return err
+			}()
+			return errors.Join(err, client.Close())
+		}
+		client.Close()
+		if err := p.pause(ctx, err); err != nil {
+			return err
+		}
+	}
+}

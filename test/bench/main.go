@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// bench is one run of the program.
+type bench struct {
+	bin     string // pgmirror
+	pgbin   string // PostgreSQL's programs
+	dir     string // removed at the end
+	scale   float64
+	rounds  int
+	profile string // where to write a CPU profile of the replay; empty: nowhere
+	began   time.Time
+	report  report
+}
+
+// section is a group of lines of the table.
+type section struct {
+	name string
+	run  func(*bench, context.Context) error
+}
+
+var sections = []section{
+	{"live", (*bench).live}, // drain, freshness and restart share one mirror of 10M rows
+	{"copy", (*bench).copies},
+	{"union", (*bench).unions},
+	{"replay", (*bench).replays},
+	{"components", (*bench).components},
+}
+
+func main() {
+	log.SetFlags(0)
+	if len(os.Args) > 1 && os.Args[1] == probeCommand {
+		if err := probe(context.Background(), os.Args[2:]); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	var b bench
+	var only, out, commit string
+	flag.StringVar(&b.bin, "pgmirror", "bin/pgmirror", "the `program` to measure")
+	flag.Float64Var(&b.scale, "scale", 1, "`factor` on the numbers of rows")
+	flag.IntVar(&b.rounds, "rounds", 3, "`times` that the two sides of a ratio alternate")
+	flag.StringVar(&only, "only", "", "`sections` to run, separated by commas: live, copy, union, replay, components")
+	flag.StringVar(&out, "out", "", "Markdown `file` to write; empty prints it")
+	flag.StringVar(&b.profile, "cpuprofile", "", "`file` for a CPU profile of the engine in the last replay")
+	flag.StringVar(&commit, "commit", "unknown", "`revision` of what is measured")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := b.run(ctx, only, out, commit); err != nil {
+		stop()
+		log.Fatalf("bench: %v", err)
+	}
+}
+
+func (b *bench) run(ctx context.Context, only, out, commit string) (err error) {
+	wanted, err := choose(only)
+	if err != nil {
+		return err
+	}
+	if b.bin, err = filepath.Abs(b.bin); err != nil {
+		return err
+	}
+	if b.pgbin, err = postgresPrograms(); err != nil {
+		return err
+	}
+	b.began = time.Now()
+	if b.dir, err = os.MkdirTemp("", "pgmb"); err != nil { // short: sockets go below it
+		return err
+	}
+	defer os.RemoveAll(b.dir)
+	if err := os.Chmod(b.dir, 0o755); err != nil { // the server runs as another user
+		return err
+	}
+	b.report.machine = describeMachine(ctx, b.pgbin)
+	b.report.commit = commit
+	b.report.loadBefore = loadAverage()
+	for _, s := range wanted {
+		b.say("%s", s.name)
+		if err := s.run(b, ctx); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	b.report.loadAfter = loadAverage()
+	b.report.took = time.Since(b.began)
+	text := b.report.markdown(time.Now())
+	if out == "" {
+		fmt.Print("\n" + text)
+		return nil
+	}
+	return os.WriteFile(out, []byte(text), 0o644)
+}
+
+// choose finds the sections named, all if none is.
+func choose(only string) ([]section, error) {
+	if only == "" {
+		return sections, nil
+	}
+	var wanted []section
+	for name := range strings.SplitSeq(only, ",") {
+		i := slices.IndexFunc(sections, func(s section) bool { return s.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no section %q", name)
+		}
+		wanted = append(wanted, sections[i])
+	}
+	return wanted, nil
+}
+
+// say tells what is happening, with the time since the start.
+func (b *bench) say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", time.Since(b.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// scaled is a number of rows at this run's scale.
+func (b *bench) scaled(rows int) int { return scaled(rows, b.scale) }
+
+func scaled(rows int, scale float64) int { return max(1, int(float64(rows)*scale)) }

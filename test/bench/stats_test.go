@@ -1,0 +1,73 @@
+package main
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Quantiles interpolate between neighbours, whatever the order of the values. Expected: numpy.quantile.
+func TestQuantile(t *testing.T) {
+	values := []float64{9, 1, 4, 16}
+	for _, c := range []struct{ q, want float64 }{{0, 1}, {0.25, 3.25}, {0.5, 6.5}, {0.99, 15.79}, {1, 16}} {
+		if got := quantile(values, c.q); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("quantile %v is %v, want %v", c.q, got, c.want)
+		}
+	}
+	if values[0] != 9 {
+		t.Error("the values were sorted in place")
+	}
+	if !math.IsNaN(quantile(nil, 0.5)) {
+		t.Error("a quantile of nothing is a number")
+	}
+}
+
+// Ratios are taken round by round, and their mean is geometric: twice as fast and twice as slow cancel out.
+func TestRatios(t *testing.T) {
+	got := ratios([]float64{2, 3}, []float64{1, 6})
+	if got[0] != 2 || got[1] != 0.5 || math.Abs(geometricMean(got)-1) > 1e-9 {
+		t.Errorf("ratios %v with the mean %v, want 2 and 0.5 with 1", got, geometricMean(got))
+	}
+}
+
+// A table has one line for each measurement, and a cell's bar does not end it.
+func TestMarkdown(t *testing.T) {
+	r := report{machine: "a box", commit: "abc", loadBefore: "0 0 0", loadAfter: "1 1 1", took: time.Minute}
+	r.add(line{"copy", "1", "2", "0.50", "≥ 0.7", "a|b"})
+	text := r.markdown(time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC))
+	for _, want := range []string{"- Commit: abc\n", "2026-01-02 03:04 UTC", `| copy | 1 | 2 | 0.50 | ≥ 0.7 | a\|b |` + "\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in:\n%s", want, text)
+		}
+	}
+}
+
+// A commit message gives the end of the transaction and its time; others and short ones give nothing. The bytes are those of
+// PostgreSQL's manual: flags, commit LSN, end LSN, microseconds since 2000.
+func TestCommitOf(t *testing.T) {
+	message := []byte("C\x00" + "\x00\x00\x00\x01\x00\x00\x00\x10" + "\x00\x00\x00\x01\x00\x00\x00\x40" + "\x00\x00\x00\x00\x00\x0f\x42\x40")
+	end, at, ok := commitOf(message)
+	if !ok || end.String() != "1/40" || !at.Equal(time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC)) {
+		t.Errorf("got %s at %s, %v", end, at, ok)
+	}
+	for _, other := range [][]byte{nil, message[:25], append([]byte("I"), message[1:]...)} {
+		if _, _, ok := commitOf(other); ok {
+			t.Errorf("%q is taken for a commit", other)
+		}
+	}
+}
+
+// Sections are found by name, in the order given; an unknown one is an error.
+func TestChoose(t *testing.T) {
+	got, err := choose("union,live")
+	if err != nil || len(got) != 2 || got[0].name != "union" || got[1].name != "live" {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if got, err := choose(""); err != nil || len(got) != len(sections) {
+		t.Errorf("none named: %d sections, %v", len(got), err)
+	}
+	if _, err := choose("live,nothing"); err == nil {
+		t.Error("an unknown section was accepted")
+	}
+}

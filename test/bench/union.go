@@ -1,0 +1,289 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"pgmirror/duckdb"
+	"pgmirror/readstate"
+	"pgmirror/test/harness"
+)
+
+const (
+	unionRows  = 3_000_000 // in files, of each table
+	memoryRows = 100_000   // of each table
+	manyFiles  = 50
+	repeats    = 7
+)
+
+// deletedParts are the tables of the union section: t0, t2 and t30.
+var deletedParts = []int{0, 2, 30}
+
+const factTable = `CREATE TABLE %[1]s (id bigint PRIMARY KEY, k int, cat text, name text, amount numeric(12,2), price double precision, qty int, d date, ts timestamp, flag boolean)`
+
+const factRows = `INSERT INTO %[1]s SELECT i, i * 7919 %% 100003, 'category ' || i %% 8, 'customer ' || i * 31 %% 50000, (i * 37 %% 1000000) / 100.0,
+	(i * 104729::bigint %% 1000003) / 7.0, i %% 100, '2023-01-01'::date + i %% 700, '2024-01-01'::timestamp + i * interval '1 second', i %% 3 = 0 FROM generate_series(%[2]d, %[3]d) AS g(i)`
+
+// shapes are the queries, none of which adds floating point numbers, whose sum depends on the order; {t} is the table, {n} the number of rows that files had at first.
+var shapes = []string{
+	"SELECT count(*) FROM {t}",
+	"SELECT count(*) FROM {t} WHERE qty > 50",
+	"SELECT sum(amount) FROM {t}",
+	"SELECT sum((price * qty)::bigint) FROM {t} WHERE flag",
+	"SELECT min(ts), max(ts), min(price), max(price) FROM {t}",
+	"SELECT cat, count(*), sum(amount), max(price) FROM {t} GROUP BY cat ORDER BY cat",
+	"SELECT k % 1000 AS g, sum(qty), max(amount) FROM {t} GROUP BY g ORDER BY g LIMIT 10",
+	"SELECT d, count(*) FROM {t} WHERE d BETWEEN DATE '2023-06-01' AND DATE '2023-08-31' GROUP BY d ORDER BY d",
+	"SELECT * FROM {t} WHERE id = {n} / 2 + 5",
+	"SELECT count(*), sum(amount) FROM {t} WHERE id BETWEEN {n} / 3 AND {n} / 3 + 20000",
+	"SELECT id, price FROM {t} ORDER BY price DESC, id LIMIT 10",
+	"SELECT count(DISTINCT k) FROM {t}",
+	"SELECT count(*) FROM {t} WHERE name LIKE '%999%'",
+	"SELECT a.cat, sum(b.qty) FROM {t} a JOIN {t} b ON a.id = b.k WHERE a.qty < 5 GROUP BY a.cat ORDER BY a.cat",
+	"SELECT cat, quantile_disc(price, 0.9) FROM {t} GROUP BY cat ORDER BY cat",
+	"SELECT count(*) FROM (SELECT * FROM {t} WHERE qty = 7) WHERE amount > 100",
+}
+
+// unions measures the views beside read_parquet of the same live rows, which another mirror has written with the same writer
+// in its first copy.
+func (b *bench) unions(ctx context.Context) (err error) {
+	pg, err := b.startServer("union")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopServer(pg)) }()
+	rows, memory := b.scaled(unionRows), b.scaled(memoryRows)
+	for _, part := range deletedParts {
+		name := fmt.Sprintf("t%d", part)
+		if err := pg.Exec(fmt.Sprintf(factTable, name), fmt.Sprintf(factRows, name, 1, rows)); err != nil {
+			return err
+		}
+	}
+	if err := pg.Exec("CREATE TABLE tiny (id int PRIMARY KEY, v text)", "CREATE TABLE many (id int PRIMARY KEY, v text)",
+		"CREATE PUBLICATION "+publication+" FOR ALL TABLES"); err != nil {
+		return err
+	}
+	m, err := b.startMirror(pg, "union", "--checkpoint-interval", "1h")
+	if err != nil {
+		return err
+	}
+	if err := m.ready(ctx); err != nil {
+		return err
+	}
+	if err := b.writeManyFiles(ctx, pg, m); err != nil {
+		return err
+	}
+	for _, part := range deletedParts {
+		name := fmt.Sprintf("t%d", part)
+		// hashint4 scatters the rows over the file, as single deletes would.
+		if err := pg.Exec(fmt.Sprintf("DELETE FROM %s WHERE abs(hashint4(id::int)) %% 100 < %d", name, part),
+			fmt.Sprintf(factRows, name, rows+1, rows+memory)); err != nil {
+			return err
+		}
+	}
+	if err := pg.Exec("INSERT INTO tiny VALUES (1, 'one')"); err != nil {
+		return err
+	}
+	if err := b.caughtUp(ctx, pg, m); err != nil {
+		return err
+	}
+	b.say("%d tables of %d rows, deleted from and added to", len(deletedParts), rows)
+	plain, err := b.startMirror(pg, "plain")
+	if err != nil {
+		return err
+	}
+	if err := plain.ready(ctx); err != nil {
+		return err
+	}
+	if err := b.verify(ctx, m); err != nil {
+		return err
+	}
+	if err := b.compareReads(ctx, m, plain, rows); err != nil {
+		return err
+	}
+	_, err = plain.stop()
+	_, err2 := m.stop()
+	return errors.Join(err, err2)
+}
+
+// caughtUp waits until the mirror shows everything written so far.
+func (b *bench) caughtUp(ctx context.Context, pg *harness.Postgres, m *mirrorProcess) error {
+	end, err := walEnd(ctx, pg)
+	if err != nil {
+		return err
+	}
+	return m.visible(ctx, end)
+}
+
+// writeManyFiles gives the table "many" that many files of a few rows, by checkpoints.
+func (b *bench) writeManyFiles(ctx context.Context, pg *harness.Postgres, m *mirrorProcess) error {
+	client, err := m.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for i := range manyFiles {
+		if err := pg.Exec(fmt.Sprintf("INSERT INTO many SELECT i, 'row' FROM generate_series(%d, %d) AS g(i)", 10*i, 10*i+9)); err != nil {
+			return err
+		}
+		if err := b.caughtUp(ctx, pg, m); err != nil {
+			return err
+		}
+		if _, err := client.Call(ctx, "checkpoint", nil, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compareReads asks every shape of every table both ways, in one DuckDB.
+func (b *bench) compareReads(ctx context.Context, m, plain *mirrorProcess, rows int) error {
+	client, err := m.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	duck, err := duckdb.Open(ctx, duckdb.Config{Source: client})
+	if err != nil {
+		return err
+	}
+	defer duck.Close()
+	for _, part := range deletedParts {
+		name := fmt.Sprintf("t%d", part)
+		list, err := parquetOf(ctx, plain, name)
+		if err != nil {
+			return err
+		}
+		var all []float64
+		worst, worstShape := 0.0, ""
+		for _, shape := range shapes {
+			shape = strings.ReplaceAll(shape, "{n}", fmt.Sprint(rows))
+			ours, beside, err := alternate(ctx, duck, strings.ReplaceAll(shape, "{t}", "public."+name), strings.ReplaceAll(shape, "{t}", list), repeats)
+			if err != nil {
+				return err
+			}
+			r := median(ours) / median(beside)
+			all = append(all, r)
+			b.say("%s  %.2f  %6.1f ms  %s", name, r, median(ours), shape)
+			if r > worst {
+				worst, worstShape = r, fmt.Sprintf("%s (%.1f ms against %.1f ms)", shape, median(ours), median(beside))
+			}
+		}
+		target := ""
+		if part == 2 {
+			target = "≤ 1.05"
+		}
+		b.report.add(line{fmt.Sprintf("union read, %d %% deleted", part), "", "`read_parquet` of the live rows, same writer", times(geometricMean(all)), target,
+			fmt.Sprintf("geometric mean of %d query shapes, %.1fM rows in files, %.0fk in memory, embedded, warm; worst %.2f: `%s`", len(shapes), float64(rows)/1e6, b.scaleOf(memoryRows)/1e3, worst, worstShape)})
+	}
+	return b.fixedCosts(ctx, duck, client)
+}
+
+// fixedCosts measures what a query costs however little it reads, and what each file adds.
+func (b *bench) fixedCosts(ctx context.Context, duck *duckdb.DB, client *readstate.Client) error {
+	if _, err := duck.Query(ctx, "CREATE TABLE main.same AS SELECT * FROM public.tiny"); err != nil {
+		return err
+	}
+	const asks = 100
+	ours, beside, err := alternate(ctx, duck, "SELECT count(v) FROM public.tiny", "SELECT count(v) FROM main.same", asks)
+	if err != nil {
+		return err
+	}
+	b.report.add(line{"fixed cost of a query", millis(median(ours) - median(beside)), "the same from a DuckDB table: " + millis(median(beside)), "", "≤ 5 ms",
+		fmt.Sprintf("one row in memory; P99 %s", millis(quantile(ours, 0.99)))})
+	var pins []float64
+	for range asks {
+		began := time.Now()
+		state, err := client.Pin(ctx, readstate.PinRequest{})
+		if err != nil {
+			return err
+		}
+		state.Release()
+		pins = append(pins, inMillis(time.Since(began)))
+	}
+	b.report.add(line{"pin and release of a read state over the socket", fmt.Sprintf("%.2f ms", median(pins)), "", "", "", "five tables; part of the fixed cost"})
+
+	state, err := client.Pin(ctx, readstate.PinRequest{})
+	if err != nil {
+		return err
+	}
+	defer state.Release()
+	files, n := "", 0
+	for _, t := range state.Tables {
+		if t.Name.Name == "many" {
+			files, n = parquetList(t), len(t.Files)
+		}
+	}
+	many, plain, err := alternate(ctx, duck, "SELECT count(v) FROM public.many", "SELECT count(v) FROM "+files, asks)
+	if err != nil {
+		return err
+	}
+	b.report.add(line{"cost of a file more", fmt.Sprintf("%.0f µs", (median(many)-median(ours))/float64(n)*1000),
+		fmt.Sprintf("`read_parquet` of the same list: %.0f µs", (median(plain)-median(beside))/float64(n)*1000),
+		times(median(many) / median(plain)), "", fmt.Sprintf("%d files of ten rows; the ratio is of the whole query", n)})
+	return nil
+}
+
+// alternate asks two questions in turn, after one of each to warm up, and returns the milliseconds. Answers must be equal.
+func alternate(ctx context.Context, duck *duckdb.DB, a, b string, n int) (ours, beside []float64, err error) {
+	for i := range n + 1 {
+		tookA, answerA, err := ask(ctx, duck, a)
+		if err != nil {
+			return nil, nil, err
+		}
+		tookB, answerB, err := ask(ctx, duck, b)
+		if err != nil {
+			return nil, nil, err
+		}
+		if answerA != answerB {
+			return nil, nil, fmt.Errorf("%s: %s beside %s", a, answerA, answerB)
+		}
+		if i > 0 {
+			ours, beside = append(ours, tookA), append(beside, tookB)
+		}
+	}
+	return ours, beside, nil
+}
+
+// ask runs a query; the answer is for comparing.
+func ask(ctx context.Context, duck *duckdb.DB, sql string) (took float64, answer string, err error) {
+	began := time.Now()
+	rows, err := duck.Query(ctx, sql)
+	took = inMillis(time.Since(began))
+	if err != nil {
+		return 0, "", fmt.Errorf("%s: %w", sql, err)
+	}
+	return took, fmt.Sprint(rows.All()), nil
+}
+
+// parquetOf is a read_parquet over a table's files, all of whose rows are live and none of which are in memory.
+func parquetOf(ctx context.Context, m *mirrorProcess, name string) (string, error) {
+	client, err := m.dial(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer client.Close()
+	state, err := client.Pin(ctx, readstate.PinRequest{})
+	if err != nil {
+		return "", err
+	}
+	defer state.Release()
+	for _, t := range state.Tables {
+		if t.Name.Name == name {
+			return parquetList(t), nil
+		}
+	}
+	return "", fmt.Errorf("there is no table %s in %s", name, filepath.Base(m.data))
+}
+
+func parquetList(t *readstate.Table) string {
+	paths := make([]string, len(t.Files))
+	for i, f := range t.Files {
+		paths[i] = "'" + f.Path + "'"
+	}
+	return "(SELECT * EXCLUDE (_pgmirror_lsn) FROM read_parquet([" + strings.Join(paths, ", ") + "]))"
+}
