@@ -115,20 +115,19 @@ func (l *life) end(err error) {
 	close(l.ended)
 }
 
-// over says whether the process is dead. A mirror that ends without that is a fault.
+// over says whether the process is dead. A mirror that ends without that is a fault. What follows from a death is never seen
+// before over is true.
 func (l *life) over() bool {
 	l.t.Helper()
-	select {
-	case <-l.effects.Died():
+	if _, died := l.effects.Crashed(); died {
 		return true
-	case <-l.ended:
-		if _, died := l.effects.Crashed(); !died {
-			l.t.Fatalf("the mirror ended by itself: %v", l.err)
-		}
-		return true
-	default:
-		return false
 	}
+	select {
+	case <-l.ended:
+		l.t.Fatalf("the mirror ended by itself: %v", l.err)
+	default:
+	}
+	return false
 }
 
 // streaming reports whether the mirror follows the source, and reads are open.

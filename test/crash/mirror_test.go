@@ -122,7 +122,7 @@ func (l *lab) chain(t *testing.T, seed uint64) {
 	}
 	want := c.catchUp()
 	c.restart(want)
-	c.check(l.admin.Exec(fmt.Sprintf("SELECT pg_drop_replication_slot('%s')", c.slot)))
+	c.dropSlot()
 }
 
 func (c *chain) check(err error) {
@@ -200,8 +200,27 @@ func (c *chain) waitSource(l *life) {
 		case <-ctx.Done():
 		}
 	}()
-	if state, err := l.mirror.Pin(ctx, readstate.PinRequest{WaitSource: true}); err == nil {
+	state, err := l.mirror.Pin(ctx, readstate.PinRequest{WaitSource: true, Timeout: patience})
+	if err == nil {
 		state.Release()
+	} else if !l.over() {
+		c.t.Fatalf("wait for the source: %v", err)
+	}
+}
+
+// dropSlot drops the slot once the last life's connection has let it go.
+func (c *chain) dropSlot() {
+	c.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
+		rows, err := c.admin.Query(fmt.Sprintf("SELECT active FROM pg_replication_slots WHERE slot_name = '%s'", c.slot))
+		c.check(err)
+		if rows[0][0] == "f" {
+			c.check(c.admin.Exec(fmt.Sprintf("SELECT pg_drop_replication_slot('%s')", c.slot)))
+			return
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("slot %s stays in use", c.slot)
+		}
 	}
 }
 
