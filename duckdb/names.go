@@ -20,6 +20,20 @@ func (n names) take(name string) string {
 	return out
 }
 
+// apart names all of a kind, in their order. Of names that differ only by case the one in lower case stays as it is, so that what is
+// written without quotes means what it means in PostgreSQL.
+func apart(list []string) []string {
+	taken, out := newNames(), make([]string, len(list))
+	for _, lowered := range []bool{true, false} {
+		for i, name := range list {
+			if (name == lower(name)) == lowered {
+				out[i] = taken.take(name)
+			}
+		}
+	}
+	return out
+}
+
 // lower folds case as DuckDB does for identifiers: ASCII letters only.
 func lower(s string) string {
 	return strings.Map(func(r rune) rune {

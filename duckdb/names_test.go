@@ -17,7 +17,7 @@ func TestOddNames(t *testing.T) {
 	odd := []string{"f1", "k", "file_index", "file_row_number", "_pgmirror_lsn", `a"b`, "it's", "a.b", "sp ace", "", "f2", "SELECT",
 		"Größe", "漢字", "filename", "true", "A", "a", "a_1", "K", "rowid", "column0", "$1", "%s", `back\slash`, "f14"}
 	want := []string{"f1", "k", "file_index", "file_row_number", "_pgmirror_lsn", `a"b`, "it's", "a.b", "sp ace", "", "f2", "SELECT",
-		"Größe", "漢字", "filename", "true", "A", "a_1", "a_1_1", "K_1", "rowid", "column0", "$1", "%s", `back\slash`, "f14"}
+		"Größe", "漢字", "filename", "true", "A_2", "a", "a_1", "K_1", "rowid", "column0", "$1", "%s", `back\slash`, "f14"}
 	var fields []arrow.Field
 	var row []string
 	for i, name := range odd {
@@ -37,7 +37,7 @@ func TestOddNames(t *testing.T) {
 		return b.NewRecordBatch()
 	}
 	names := []string{"order", `ta"ble`, "it's.dotted", "Ünï", "UPPER", "upper", "upper_1", "a b", "information_schema", "k"}
-	wantNames := []string{"order", `ta"ble`, "it's.dotted", "Ünï", "UPPER", "upper_1", "upper_1_1", "a b", "information_schema", "k"}
+	wantNames := []string{"order", `ta"ble`, "it's.dotted", "Ünï", "UPPER_2", "upper", "upper_1", "a b", "information_schema", "k"}
 	var tables []*readstate.Table
 	for i, n := range names {
 		tb := table(n, schema, []readstate.File{fileOf(t, rec(1000*i), []uint32{1}, 10)}, []readstate.Batch{batchOf(rec(1000*i+200), []uint32{0})})
@@ -71,15 +71,26 @@ func TestOddNames(t *testing.T) {
 	}
 }
 
-// The order in which the state lists its tables does not decide which of two names gets the suffix.
+// The order in which the state lists its tables does not decide which of two names gets the suffix: the one in lower case has none.
 func TestCaseClashIsByName(t *testing.T) {
 	low := table("item", oneInt, nil, []readstate.Batch{batchOf(record(t, oneInt, `[{"v":1}]`), nil)})
 	up := table("Item", oneInt, nil, []readstate.Batch{batchOf(record(t, oneInt, `[{"v":2}]`), nil)})
 	for _, tables := range [][]*readstate.Table{{low, up}, {up, low}} {
 		db := openTest(t, fixed(tables...))
-		if got := query(t, db, "SELECT x.v, y.v FROM Item x, Item_1 y"); fmt.Sprint(got) != "[[2 1]]" {
+		if got := query(t, db, "SELECT x.v, y.v FROM item x, Item_1 y"); fmt.Sprint(got) != "[[1 2]]" {
 			t.Errorf("got %v", got)
 		}
+	}
+}
+
+// A schema that differs from public only by case does not take its place.
+func TestSchemaCaseClash(t *testing.T) {
+	low := table("one", oneInt, nil, []readstate.Batch{batchOf(record(t, oneInt, `[{"v":1}]`), nil)})
+	up := table("one", oneInt, nil, []readstate.Batch{batchOf(record(t, oneInt, `[{"v":2}]`), nil)})
+	up.Name.Schema = "PUBLIC"
+	db := openTest(t, fixed(up, low))
+	if got := query(t, db, "SELECT x.v, y.v FROM public.one x, PUBLIC_1.one y"); low.Name.Schema != "public" || fmt.Sprint(got) != "[[1 2]]" {
+		t.Errorf("got %v", got)
 	}
 }
 

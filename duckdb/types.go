@@ -32,15 +32,19 @@ type columnType struct {
 // inner is the column's name inside the union read. Field ids never clash with the names of virtual columns.
 func (c column) inner() string { return "f" + strconv.FormatInt(c.field, 10) }
 
-// columnsOf maps a table's schema. Names that differ only by case get a suffix as DuckDB would give it.
+// columnsOf maps a table's schema. Names that differ only by case are kept apart.
 func columnsOf(schema *arrow.Schema) ([]column, error) {
 	if schema == nil || schema.NumFields() == 0 {
 		return nil, fmt.Errorf("the table has no columns")
 	}
-	names := newNames()
+	names := make([]string, schema.NumFields())
+	for i, f := range schema.Fields() {
+		names[i] = f.Name
+	}
+	names = apart(names)
 	seen := make(map[int64]bool, schema.NumFields())
 	out := make([]column, 0, schema.NumFields())
-	for _, f := range schema.Fields() {
+	for i, f := range schema.Fields() {
 		text, ok := f.Metadata.GetValue(readstate.FieldIDKey)
 		id, err := strconv.ParseInt(text, 10, 32)
 		if !ok || err != nil || id < 0 || seen[id] {
@@ -51,7 +55,7 @@ func columnsOf(schema *arrow.Schema) ([]column, error) {
 		if err != nil {
 			return nil, fmt.Errorf("column %q: %w", f.Name, err)
 		}
-		out = append(out, column{name: names.take(f.Name), field: id, typ: typ})
+		out = append(out, column{name: names[i], field: id, typ: typ})
 	}
 	return out, nil
 }

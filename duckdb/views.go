@@ -49,23 +49,27 @@ func newPinned(state *readstate.State) *pinned {
 	slices.SortStableFunc(tables, func(a, b *readstate.Table) int {
 		return cmp.Or(cmp.Compare(a.Name.Schema, b.Name.Schema), cmp.Compare(a.Name.Name, b.Name.Name))
 	})
-	schemas, shown := newNames(), make(map[string]string)
-	inSchema := make(map[string]names)
+	var schemas []string
+	inSchema := make(map[string][]string)
 	for _, t := range tables {
-		schema, ok := shown[t.Name.Schema]
-		if !ok {
-			schema = schemas.take(t.Name.Schema)
-			shown[t.Name.Schema] = schema
-			inSchema[schema] = newNames()
+		if len(inSchema[t.Name.Schema]) == 0 {
+			schemas = append(schemas, t.Name.Schema)
 		}
-		out := &shownTable{table: t, err: t.Err, key: key(t.Name.Schema, t.Name.Name)}
-		out.view = viewName{schema, inSchema[schema].take(t.Name.Name)}
-		cols, err := columnsOf(t.Schema)
-		out.cols = cols
-		if err != nil && out.err == "" {
-			out.err = fmt.Sprintf("table %s cannot be read: %s", out.key, err)
+		inSchema[t.Name.Schema] = append(inSchema[t.Name.Schema], t.Name.Name)
+	}
+	next := 0
+	for i, shown := range apart(schemas) {
+		for _, name := range apart(inSchema[schemas[i]]) {
+			t := tables[next]
+			next++
+			out := &shownTable{table: t, view: viewName{shown, name}, err: t.Err, key: key(t.Name.Schema, t.Name.Name)}
+			cols, err := columnsOf(t.Schema)
+			out.cols = cols
+			if err != nil && out.err == "" {
+				out.err = fmt.Sprintf("table %s cannot be read: %s", out.key, err)
+			}
+			p.byKey[out.key] = out
 		}
-		p.byKey[out.key] = out
 	}
 	return p
 }
