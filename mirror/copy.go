@@ -38,6 +38,10 @@ func (m *Mirror) firstCopy(ctx context.Context, id pgcdc.Identification) error {
 			return fmt.Errorf("%w: the replication slot %q exists already (confirmed up to %s), but this data directory knows nothing of it; drop it with `pgmirror drop`, choose another --slot, or use its own data directory", ErrRefused, m.cfg.Slot, slot.ConfirmedFlush)
 		}
 	}
+	// What can be seen to be wrong with the publications is seen before the slot is made: a slot that stays behind keeps WAL.
+	if _, err := m.source.Look(ctx); err != nil {
+		return err
+	}
 	rewritten := map[uint32]int{}
 	for {
 		err := m.tryCopy(ctx, id, rewritten)
