@@ -226,12 +226,13 @@ type garbage struct {
 // reap drops what nobody can see any more: ended segments, cut-offs below LWM, and files that were named only by readers who
 // have gone.
 func (m *Mirror) reap(ctx context.Context) error {
-	var paths []string
+	var paths, indexes []string
 	err := m.inTurn(ctx, func() error {
 		low := m.marks.low()
 		for _, t := range m.tables {
 			t.reap(m, low)
 		}
+		indexes, m.staleIndexes = m.staleIndexes, nil
 		_, oldest := m.marks.readerCount()
 		keep := m.garbage[:0]
 		for _, g := range m.garbage {
@@ -244,8 +245,16 @@ func (m *Mirror) reap(ctx context.Context) error {
 		m.garbage = keep
 		return nil
 	})
-	if err != nil || len(paths) == 0 {
+	if err != nil {
 		return err
+	}
+	for _, path := range indexes {
+		if err := m.files.Remove(path); err != nil {
+			return fmt.Errorf("remove file index %s: %w", path, err)
+		}
+	}
+	if len(paths) == 0 {
+		return nil
 	}
 	return m.warehouse.DeleteUnreachable(ctx, paths)
 }
@@ -253,14 +262,22 @@ func (m *Mirror) reap(ctx context.Context) error {
 // reap drops the table's ended segments once no reader is left that sees them. The applier's turn.
 func (t *table) reap(m *Mirror, low LSN) {
 	if t.state == stateFailed {
-		return
+		low = min(low, t.failure.Good)
 	}
 	ended := func(s *segment) bool {
 		d := LSN(s.droppedAt.Load())
 		return d != 0 && d <= low && (s.batch != nil || !s.file.published)
 	}
 	before := len(t.files) + len(t.sealed)
-	t.files = slices.DeleteFunc(slices.Clone(t.files), ended)
+	t.files = slices.DeleteFunc(slices.Clone(t.files), func(s *segment) bool {
+		if !ended(s) {
+			return false
+		}
+		if t.shape.mode != insertOnly {
+			m.staleIndexes = append(m.staleIndexes, m.indexPath(s.file.data.Path))
+		}
+		return true
+	})
 	t.sealed = slices.DeleteFunc(slices.Clone(t.sealed), func(s *segment) bool {
 		if !ended(s) {
 			return false

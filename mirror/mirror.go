@@ -54,6 +54,9 @@ type Mirror struct {
 	looks       []look
 	catalogLSN  LSN
 	garbage     []garbage
+	// staleIndexes are FileIndexes of files that are gone from their tables.
+	staleIndexes []string
+	reapedAt     LSN // LWM when memory ran short and ended batches were dropped for it
 
 	lastCheckpoint time.Time
 	checkpointTook time.Duration
@@ -251,6 +254,12 @@ func (m *Mirror) makeRoom(ctx context.Context) error {
 			return errAbandoned
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		}
+	}
+	if low := m.marks.low(); m.memory.Load() >= m.cfg.Memory && low > m.reapedAt {
+		m.reapedAt = low
+		for _, t := range m.tables {
+			t.reap(m, low)
 		}
 	}
 	return nil
