@@ -229,8 +229,31 @@ func (m *Mirror) fail(t *table, lsn LSN, f *failure) {
 	t.state, t.failure = stateFailed, f
 	t.dirty = true
 	m.closeIndexes(t)
+	t.forget(m, f.Good)
 	m.cfg.Log.Error("table failed", "relation", t.String(), "lsn", lsn.String(), "column", f.Column, "err", f.Reason)
 	m.updateShared()
+}
+
+// forget drops what a failed table has in memory above its last good LSN: nobody will ever see it.
+func (t *table) forget(m *Mirror, good LSN) {
+	if t.open == nil {
+		return
+	}
+	beyond := func(s *segment) bool {
+		if s.batch.rows > 0 {
+			if first, _ := s.batch.span(); first <= good {
+				return false
+			}
+		}
+		m.memory.Add(-s.batch.weight)
+		s.batch.weight = 0
+		return true
+	}
+	t.sealed = slices.DeleteFunc(slices.Clone(t.sealed), beyond)
+	if beyond(t.open) {
+		t.open = nil
+	}
+	t.install()
 }
 
 const (

@@ -276,8 +276,9 @@ func (w *world) readOutside() {
 	if _, err := w.m.Pin(ctx, readstate.PinRequest{At: at}); !errors.Is(err, ErrOutsideWindow) {
 		w.fatal("a read at %s, below LWM %s: %v", at, low, err)
 	}
-	for _, f := range failed {
-		if f.Good == 0 {
+	for _, mt := range w.tables {
+		f := failed[mt.def.Name]
+		if f == nil || f.Good == 0 {
 			continue
 		}
 		st, err := w.m.Pin(ctx, readstate.PinRequest{At: f.Good})

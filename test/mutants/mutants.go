@@ -78,7 +78,7 @@ var early []earlyLookup
 `, `	"fmt"
 	"runtime"
 `}}},
-	{name: "LWM ignores readers", edits: []edit{{"watermarks.go", "if first := w.readers.Front(); first != nil {", "if first := w.readers.Front(); first == nil && w.serial == 0 {"}}},
+	{name: "LWM ignores readers", edits: []edit{{"watermarks.go", "if first := w.readers.Front(); first != nil {", "if first := w.readers.Front(); first != nil && w.serial == 0 {"}}},
 	{name: "fold past a reader", edits: []edit{{"checkpoint.go", `			low := m.marks.low()
 			for _, s := range t.version`, `			low := m.marks.high()
 			for _, s := range t.version`}}},
@@ -118,7 +118,7 @@ var early []earlyLookup
 	{name: "failed table committed at the cut", edits: []edit{{"checkpoint.go", "			at = min(at, t.failure.Good)\n", "			at = max(at, t.failure.Good)\n"}}},
 	{name: "failed table flushed whole", edits: []edit{{"rewrite.go", "	if t.failure != nil {\n		upTo = min(upTo, t.failure.Good)\n		rw.floor = min(rw.floor, t.failure.Good)\n", "	if t.failure != nil {\n		rw.floor = m.marks.low()\n"}}},
 	{name: "failed table folded", edits: []edit{{"checkpoint.go", "			if t.state != stateStreaming {\n				return nil\n			}\n			low", "			if t.version.Load() == nil {\n				return nil\n			}\n			low"}}},
-	{name: "failed table reaped", edits: []edit{{"checkpoint.go", "	if t.state == stateFailed {\n		return\n	}\n", ""}}},
+	{name: "failed table reaped", edits: []edit{{"checkpoint.go", "		low = min(low, t.failure.Good)\n", "		low = max(low, t.failure.Good)\n"}}},
 	{name: "a missing row ignored", edits: []edit{{"apply.go", "		return errMissingRow\n", "		return nil\n"}}},
 	{name: "equal hashes taken for equal keys in files", edits: []edit{{"table.go", "		if err != nil || same {\n", "		if err != nil || !same || same {\n			same = true\n"}}},
 	{name: "equal hashes taken for equal keys in memory", edits: []edit{{"table.go", "		if string(t.encoded) == string(t.compared) {\n", "		if len(t.encoded) > 0 {\n"}}},
