@@ -14,8 +14,11 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 )
 
-// scanRows is how many rows a batch of Reader.Columns holds.
-const scanRows = 8_192
+// scanRows is how many rows a batch of Reader.Columns holds, or fewer when they would make more than scanBytes.
+const (
+	scanRows  = 8_192
+	scanBytes = 64 << 20
+)
 
 // Reader reads a data file back by field id. One goroutine uses it.
 type Reader struct {
@@ -88,7 +91,7 @@ func (r *Reader) Columns(ctx context.Context, fieldIDs []int32, each func(rec ar
 	if r.Rows() == 0 {
 		return nil
 	}
-	records, err := r.records(ctx, fieldIDs, scanRows)
+	records, err := r.records(ctx, fieldIDs, r.scanBatch(fieldIDs))
 	if err != nil {
 		return err
 	}
@@ -117,6 +120,28 @@ func (r *Reader) Columns(ctx context.Context, fieldIDs []int32, each func(rec ar
 		return fmt.Errorf("%w: %s: %d rows where its footer says %d", ErrCorrupt, r.path, row, r.Rows())
 	}
 	return nil
+}
+
+// scanBatch is how many rows a batch takes so that no column of it outgrows 32-bit offsets: by the row group with the largest
+// rows, and one by one where a few could be huge.
+func (r *Reader) scanBatch(fieldIDs []int32) int64 {
+	meta := r.pq.ParquetReader().MetaData()
+	batch := int64(scanRows)
+	for g := range meta.NumRowGroups() {
+		var bytes int64
+		for leaf := range meta.Schema.NumColumns() {
+			if root := rootIndex(meta.Schema, leaf); slices.ContainsFunc(fieldIDs, func(id int32) bool { return r.roots[id] == root }) {
+				if chunk, err := meta.RowGroup(g).ColumnChunk(leaf); err == nil {
+					bytes += chunk.TotalUncompressedSize()
+				}
+			}
+		}
+		if bytes > 2*rowGroupBytes {
+			return 1
+		}
+		batch = min(batch, scanBytes*meta.RowGroup(g).NumRows()/max(bytes, 1))
+	}
+	return max(1, batch)
 }
 
 // records starts a batch reader over the wanted columns.

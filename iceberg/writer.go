@@ -19,6 +19,10 @@ import (
 // rowGroupRows is DuckDB's own row group size: one of its scan tasks.
 const rowGroupRows = 122_880
 
+// rowGroupBytes is the size of uncompressed values at which a row group ends before it has its rows: it is kept in memory until
+// then, and readers hold a column of it in arrays with 32-bit offsets.
+const rowGroupBytes = 256 << 20
+
 // dictionaryBytes bounds a column chunk's dictionary; a column with more distinct bytes in a row group goes on without one.
 // Measured over 500k strings: 8 values 0.09 bytes a row instead of 0.34, 1,000 values 1.29 instead of 2.28, and above this
 // bound a dictionary (of 128 KB) makes files larger; the attempt costs no time that can be seen.
@@ -47,6 +51,8 @@ type Writer struct {
 
 	rows           int64
 	minLSN, maxLSN LSN
+	group          int64        // bytes of values in the open row group
+	groupLimit     int64        // rowGroupBytes but in tests
 	nulls          []int64      // by source column
 	floats         []floatRange // by source column; of float columns
 	err            error        // of a failed Write: the file is useless
@@ -83,7 +89,7 @@ func (w *Warehouse) NewWriter(ctx context.Context, loc TableLocation) (*Writer, 
 	if err := w.ensureDir(dir); err != nil {
 		return nil, err
 	}
-	x := &Writer{w: w, path: filepath.Join(dir, newID()+".parquet"), source: loc.Schema, schema: schema, minLSN: math.MaxUint64,
+	x := &Writer{w: w, path: filepath.Join(dir, newID()+".parquet"), source: loc.Schema, schema: schema, minLSN: math.MaxUint64, groupLimit: rowGroupBytes,
 		nulls: make([]int64, loc.Schema.NumFields()), floats: make([]floatRange, loc.Schema.NumFields())}
 	if x.file, err = w.files.Create(x.path); err != nil {
 		return nil, fmt.Errorf("create %s: %w", x.path, err)
@@ -196,11 +202,52 @@ func (x *Writer) write(rec arrow.RecordBatch) error {
 	columns[len(columns)-1] = lsns
 	batch := array.NewRecordBatch(x.schema, columns, rec.NumRows())
 	defer batch.Release()
+	size := valueBytes(batch)
+	if x.group > 0 && x.group+size > x.groupLimit {
+		if err := x.pq.NewBufferedRowGroupChecked(); err != nil {
+			return err
+		}
+		x.group = 0
+	}
 	if err := x.pq.WriteBuffered(batch); err != nil {
 		return err
 	}
+	x.group += size
+	if rows, err := x.pq.RowGroupNumRows(); err == nil && int64(rows) < batch.NumRows() {
+		x.group = size // a group was full and another one begun
+	}
 	x.rows += rec.NumRows()
 	return nil
+}
+
+// valueBytes is about the size of a batch's values.
+func valueBytes(rec arrow.RecordBatch) (n int64) {
+	for _, column := range rec.Columns() {
+		n += arrayBytes(column.Data())
+	}
+	return n
+}
+
+func arrayBytes(d arrow.ArrayData) (n int64) {
+	if d.Len() == 0 {
+		return 0
+	}
+	switch typ := d.DataType().(type) {
+	case *arrow.ListType:
+		list := array.NewListData(d)
+		defer list.Release()
+		from, _ := list.ValueOffsets(0)
+		_, to := list.ValueOffsets(d.Len() - 1)
+		elements := array.NewSliceData(d.Children()[0], from, to)
+		defer elements.Release()
+		return arrayBytes(elements)
+	case arrow.BinaryDataType:
+		offsets := arrow.Int32Traits.CastFromBytes(d.Buffers()[1].Bytes())[d.Offset() : d.Offset()+d.Len()+1]
+		return int64(offsets[d.Len()] - offsets[0])
+	case arrow.FixedWidthDataType:
+		return int64(d.Len()) * int64(typ.BitWidth()) / 8
+	}
+	return 0
 }
 
 // sameLayout says whether values of type got can stand in a column of type want: list elements may be named otherwise.
