@@ -155,7 +155,11 @@ func (w *world) connect() {
 		return nil
 	}))
 	w.m.setState("streaming", "")
-	w.replay, w.told = pgcdc.NewReplay(w.t.TempDir(), w.spill), false
+	spillDir := ""
+	if w.spill > 0 {
+		spillDir = w.t.TempDir()
+	}
+	w.replay, w.told = pgcdc.NewReplay(spillDir, w.spill), false
 	for _, c := range w.source.after(slot.ConfirmedFlush) {
 		w.send(c)
 	}
@@ -366,15 +370,13 @@ func (w *world) step() {
 	case n < 79:
 		w.readAgain()
 	case n < 83:
-		w.settle()
-		w.note("fold")
-		w.check(w.m.fold(ctx))
-		w.check(w.m.reap(ctx))
+		w.fold()
 	case n < 85:
 		w.settle()
 		w.audit()
 	case w.depth > 0:
-		// Flushes, checkpoints and crashes do not happen inside one another.
+		// Flushes, checkpoints and crashes do not happen inside one another; folding does.
+		w.fold()
 	case n < 91:
 		w.during("flush", func() error {
 			t := w.m.tables[w.rng.IntN(len(w.m.tables))]
@@ -393,6 +395,14 @@ func (w *world) step() {
 	if w.source.early != 0 {
 		w.fatal("%s was acknowledged, but only %s is committed", w.source.early, w.ware.lastCut())
 	}
+}
+
+func (w *world) fold() {
+	w.t.Helper()
+	w.settle()
+	w.note("fold")
+	w.check(w.m.fold(context.Background()))
+	w.check(w.m.reap(context.Background()))
 }
 
 // checkWindow: what was visible history ago can still be read.
@@ -457,7 +467,7 @@ func (w *world) during(name string, job func() error) {
 	}
 	w.ware.writing = func() {
 		w.depth++
-		for range w.rng.IntN(4) {
+		for range w.rng.IntN(6) {
 			w.step()
 		}
 		w.depth--

@@ -2,7 +2,7 @@
 // that must notice.
 //
 //	go run ./test/mutants              all of them
-//	go run ./test/mutants -only fold   those whose name contains "fold"
+//	go run ./test/mutants -only fold   those whose name matches the expression "fold"
 //
 // A mutant is an exact replacement of text in package mirror; text that is not there exactly once is an error, so that a
 // mutant never silently stops being one. Nothing is written to the tree: the broken file reaches the compiler by -overlay. Each
@@ -28,7 +28,7 @@ import (
 )
 
 func main() {
-	only := flag.String("only", "", "run the mutants whose name contains this")
+	only := flag.String("only", "", "run the mutants whose name matches this regular expression")
 	patience := flag.Duration("patience", 60*time.Second, "how long a mutant may go unnoticed")
 	flag.Parse()
 	survivors, err := run(context.Background(), *only, *patience)
@@ -42,6 +42,10 @@ func main() {
 }
 
 func run(ctx context.Context, only string, patience time.Duration) (survivors int, err error) {
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return 0, err
+	}
 	root, err := moduleRoot()
 	if err != nil {
 		return 0, err
@@ -52,7 +56,7 @@ func run(ctx context.Context, only string, patience time.Duration) (survivors in
 	}
 	defer os.RemoveAll(work)
 	for _, m := range mutants {
-		if !strings.Contains(m.name, only) {
+		if !wanted.MatchString(m.name) {
 			continue
 		}
 		began := time.Now()
@@ -108,7 +112,7 @@ func (m mutant) try(ctx context.Context, root, work string, patience time.Durati
 		return "", err
 	}
 	binary := filepath.Join(work, "mirror.test")
-	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", planFile, "-o", binary, "./mirror")
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", planFile, "-o", binary, "./mirror")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, out)
