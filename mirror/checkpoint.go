@@ -73,7 +73,7 @@ func (m *Mirror) checkpoint(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return m.reap(ctx)
+	return m.reap(context.WithoutCancel(ctx)) // what it takes off the list of garbage, it deletes
 }
 
 // checkpoint is one in flight.
