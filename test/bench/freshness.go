@@ -130,7 +130,8 @@ func (b *bench) freshnessAt(ctx context.Context, pg *harness.Postgres, m *mirror
 	if err != nil {
 		return err
 	}
-	b.say("%d rows/s: engine %s; answer %s; paper %s; floor %s", rate, percentiles(engine), percentiles(seen.Commit), percentiles(seen.Paper), percentiles(floor))
+	b.say("%d rows/s: engine %s; answer %s; wait %s; paper %s; floor %s; a question takes %s", rate, percentiles(engine), percentiles(seen.Commit),
+		percentiles(seen.Wait), percentiles(seen.Paper), percentiles(floor), percentiles(seen.Query))
 
 	what := fmt.Sprintf("freshness at %dk row changes/s: ", rate/1000)
 	floorText := "bare receiver of the same stream: " + percentiles(floor)
@@ -142,6 +143,8 @@ func (b *bench) freshnessAt(ctx context.Context, pg *harness.Postgres, m *mirror
 	b.report.add(line{what + "commit → visible", percentiles(engine), floorText, against(engine), "", fmt.Sprintf("the engine's own clock, %d commits; %.0f rows/s were written", len(engine), reached)})
 	b.report.add(line{what + "commit returned → DuckDB answer", percentiles(seen.Commit), floorText, against(seen.Commit), target,
 		fmt.Sprintf("another process asks `max(id)` until it sees its row, %d commits; one question takes %s", len(seen.Commit), millis(median(seen.Query)))})
+	b.report.add(line{what + "commit returned → DuckDB answer at its LSN", percentiles(seen.Wait), floorText, against(seen.Wait), target,
+		fmt.Sprintf("one question that waits for the commit's LSN, %d commits", len(seen.Wait))})
 	b.report.add(line{what + "the Retina paper's definition", percentiles(seen.Paper), "Retina, 16 cores: P50 about 10 ms, P99 < 250 ms", "", "",
 		fmt.Sprintf("question sent less the newest `fresh_ts` it finds in savingaccount, %d questions", len(seen.Paper))})
 	if rate != 10_000 {

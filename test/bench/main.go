@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -90,16 +91,16 @@ func (b *bench) run(ctx context.Context, only, out, commit string) (err error) {
 	b.report.loadBefore = loadAverage()
 	for _, s := range wanted {
 		b.say("%s", s.name)
-		if err := s.run(b, ctx); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+		if failed := s.run(b, ctx); failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", s.name, failed))
 		}
 	}
 	b.report.loadAfter = loadAverage()
 	b.report.took = time.Since(b.began)
 	text := b.report.markdown(time.Now())
-	if out == "" {
+	if out == "" || err != nil { // what was measured is worth seeing, but not worth publishing
 		fmt.Print("\n" + text)
-		return nil
+		return err
 	}
 	return os.WriteFile(out, []byte(text), 0o644)
 }

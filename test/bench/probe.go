@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 
 	"pgmirror/duckdb"
@@ -20,13 +21,31 @@ const probeCommand = "probe"
 
 // probed is what it prints, in milliseconds.
 type probed struct {
-	Commit []float64 // from a commit's return until an answer shows its row
+	Commit []float64 // from a commit's return until an answer shows its row, asked again and again
+	Wait   []float64 // from a commit's return until the answer to one question that waits for the commit's LSN
 	Query  []float64 // one question
 	Paper  []float64 // from the newest fresh_ts in an answer to when the question was sent
 }
 
+// Between two questions, and between two commits.
+const (
+	askPause    = time.Millisecond
+	commitPause = 20 * time.Millisecond
+)
+
 // paperEvery is the number of commits between two questions of the paper's kind.
 const paperEvery = 4
+
+// waitingPinner lets statements wait for an LSN that changes between them.
+type waitingPinner struct {
+	*readstate.Client
+	lsn pglogrepl.LSN
+}
+
+func (w *waitingPinner) Pin(ctx context.Context, req readstate.PinRequest) (*readstate.State, error) {
+	req.WaitLSN = w.lsn
+	return w.Client.Pin(ctx, req)
+}
 
 func probe(ctx context.Context, args []string) error {
 	if len(args) != 3 {
@@ -46,7 +65,8 @@ func probe(ctx context.Context, args []string) error {
 		return err
 	}
 	defer client.Close()
-	duck, err := duckdb.Open(ctx, duckdb.Config{Source: client})
+	pinner := &waitingPinner{Client: client}
+	duck, err := duckdb.Open(ctx, duckdb.Config{Source: pinner})
 	if err != nil {
 		return err
 	}
@@ -58,7 +78,12 @@ func probe(ctx context.Context, args []string) error {
 	var p probed
 	for end := time.Now().Add(length); time.Now().Before(end); {
 		id++
-		if err := p.commit(ctx, conn, duck, id); err != nil {
+		if id%2 == 0 {
+			err = p.wait(ctx, conn, duck, pinner, id)
+		} else {
+			err = p.commit(ctx, conn, duck, id)
+		}
+		if err != nil {
 			return err
 		}
 		if id%paperEvery == 0 {
@@ -66,7 +91,7 @@ func probe(ctx context.Context, args []string) error {
 				return err
 			}
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(commitPause)
 	}
 	return json.NewEncoder(os.Stdout).Encode(p)
 }
@@ -91,7 +116,33 @@ func (p *probed) commit(ctx context.Context, conn *pgx.Conn, duck *duckdb.DB, id
 		if time.Since(committed) > time.Minute {
 			return errors.New("a commit is not visible after a minute")
 		}
+		time.Sleep(askPause)
 	}
+}
+
+// wait writes a row and asks once, at the commit's LSN. Finding the LSN out is counted: a client would have to.
+func (p *probed) wait(ctx context.Context, conn *pgx.Conn, duck *duckdb.DB, pinner *waitingPinner, id int64) error {
+	if _, err := conn.Exec(ctx, "INSERT INTO pings VALUES ($1, now())", id); err != nil {
+		return err
+	}
+	committed := time.Now()
+	var lsn string
+	if err := conn.QueryRow(ctx, "SELECT pg_current_wal_insert_lsn()::text").Scan(&lsn); err != nil {
+		return err
+	}
+	var err error
+	if pinner.lsn, err = pglogrepl.ParseLSN(lsn); err != nil {
+		return err
+	}
+	text, err := one(ctx, duck, "SELECT coalesce(max(id), 0) FROM public.pings")
+	if err != nil {
+		return err
+	}
+	p.Wait = append(p.Wait, inMillis(time.Since(committed)))
+	if text != strconv.FormatInt(id, 10) {
+		return fmt.Errorf("row %d is not visible at %s, but row %s is", id, lsn, text)
+	}
+	return nil
 }
 
 // paper asks as the Retina paper's client does.
