@@ -143,22 +143,33 @@ func shorten(text string) string {
 
 // sameColumns compares the columns of SELECT * with PostgreSQL's, in their order.
 func sameColumns(m *Mirror, tables []*driven) error {
+	var statements strings.Builder
 	for _, t := range tables {
-		out, errs, code := m.Command("sql", "--format", "csv", "-c", "SELECT * FROM "+t.name+" LIMIT 0")
-		if code != 0 {
-			return fmt.Errorf("columns of %s: %s", t.name, errs)
-		}
-		header, err := parseCSV(out)
-		if err != nil {
-			return err
-		}
-		var want []string
-		for _, c := range t.columns {
-			want = append(want, c.name)
-		}
-		if len(header) != 1 || !slices.Equal(header[0], want) {
-			return fmt.Errorf("SELECT * FROM %s has the columns %q, want %q", t.name, header, want)
+		fmt.Fprintf(&statements, "SELECT * FROM %s LIMIT 0; ", t.name)
+	}
+	out, errs, code := m.Command("sql", "--format", "csv", "-c", statements.String())
+	if code != 0 {
+		return fmt.Errorf("columns: exit code %d: %s", code, errs)
+	}
+	headers, err := parseCSV(out)
+	if err != nil {
+		return err
+	}
+	if len(headers) != len(tables) {
+		return fmt.Errorf("%d statements gave %d lines", len(tables), len(headers))
+	}
+	for i, t := range tables {
+		if want := columnNames(t); !slices.Equal(headers[i], want) {
+			return fmt.Errorf("SELECT * FROM %s has the columns %q, want %q", t.name, headers[i], want)
 		}
 	}
 	return nil
+}
+
+func columnNames(t *driven) []string {
+	names := make([]string, len(t.columns))
+	for i, c := range t.columns {
+		names[i] = c.name
+	}
+	return names
 }

@@ -23,7 +23,10 @@ func parseCSV(text string) ([][]string, error) {
 			}
 			i = end
 		} else {
-			end := i + strings.IndexAny(text[i:]+"\n", ",\n")
+			end := len(text)
+			if n := strings.IndexAny(text[i:], ",\n"); n >= 0 {
+				end = i + n
+			}
 			if value = text[i:end]; value == "" {
 				value = null
 			}

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"testing"
 
 	"pgmirror/test/harness"
 	"pgmirror/test/interop"
@@ -98,10 +98,9 @@ func markQuietPoint(m *Mirror, pg *harness.Postgres, tables []*driven) (*quietPo
 	return point, nil
 }
 
-// checkSnapshots reads each remembered snapshot with each reader and compares it with what PostgreSQL held. The current metadata
-// may be newer than the snapshot: it is retained.
-func checkSnapshots(t testing.TB, m *Mirror, tables []*driven, point *quietPoint, which ...interop.Reader) error {
-	t.Helper()
+// checkSnapshots reads each remembered snapshot with each reader and compares it with what PostgreSQL held. The metadata is the
+// current one, which may be newer than the snapshot.
+func checkSnapshots(m *Mirror, tables []*driven, point *quietPoint, which ...interop.Reader) error {
 	found, err := interop.Tables(m.Data())
 	if err != nil {
 		return err
@@ -115,9 +114,7 @@ func checkSnapshots(t testing.TB, m *Mirror, tables []*driven, point *quietPoint
 			}
 		}
 		for _, reader := range which {
-			if err := checkSnapshot(reader, table, query, point.want[table.name]); err != nil {
-				errs = append(errs, err)
-			}
+			errs = append(errs, checkSnapshot(reader, table, query, point.want[table.name]))
 		}
 	}
 	return errors.Join(errs...)
@@ -133,13 +130,8 @@ func checkSnapshot(reader interop.Reader, table *driven, query interop.Query, wa
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	if n := len(got.Columns); n != len(table.columns)+1 || got.Columns[n-1] != "_pgmirror_lsn" {
-		return fmt.Errorf("%s: columns %q", what, got.Columns)
-	}
-	for i, c := range table.columns {
-		if got.Columns[i] != c.name {
-			return fmt.Errorf("%s: column %d is %q, want %q", what, i, got.Columns[i], c.name)
-		}
+	if want := append(columnNames(table), "_pgmirror_lsn"); !slices.Equal(got.Columns, want) {
+		return fmt.Errorf("%s: columns %q, want %q", what, got.Columns, want)
 	}
 	rows := make([]interop.Row, len(got.Rows))
 	for i, row := range got.Rows {
@@ -171,10 +163,17 @@ func checkAbove(pg *harness.Postgres, tables []*driven, earlier, later *quietPoi
 		query := later.snapshots[table.name]
 		query.Above = &earlier.lsn
 		for _, reader := range which {
-			if err := checkSnapshot(reader, table, query, want[table.name]); err != nil {
-				errs = append(errs, err)
-			}
+			errs = append(errs, checkSnapshot(reader, table, query, want[table.name]))
 		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkOldMetadata opens each snapshot through the metadata file that was current when it was committed.
+func checkOldMetadata(tables []*driven, point *quietPoint, reader interop.Reader) error {
+	var errs []error
+	for _, table := range tables {
+		errs = append(errs, checkSnapshot(reader, table, point.snapshots[table.name], point.want[table.name]))
 	}
 	return errors.Join(errs...)
 }
@@ -185,9 +184,7 @@ func checkByDirectory(tables []*driven, point *quietPoint, duck interop.Reader) 
 	for _, table := range tables {
 		query := point.snapshots[table.name]
 		query.Table.Metadata = filepath.Dir(filepath.Dir(query.Table.Metadata))
-		if err := checkSnapshot(duck, table, query, point.want[table.name]); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, checkSnapshot(duck, table, query, point.want[table.name]))
 	}
 	return errors.Join(errs...)
 }
