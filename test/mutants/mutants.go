@@ -113,7 +113,7 @@ var early []earlyLookup
 	{name: "the cut is not registered", edits: []edit{{"checkpoint.go", "	m.cut = cp.cut\n", "	m.cut = cp.cut\n	m.marks.release(cp.pin)\n"}}},
 	{name: "the document is newer than the cut", edits: []edit{{"checkpoint.go", "	cp.commit = iceberg.Commit{\n", "	cp.doc = m.document(cp.cut)\n	cp.commit = iceberg.Commit{\n"}}},
 	{name: "an unfinished table is not dirty again", edits: []edit{{"apply.go", "	t.lastChange = lsn\n	t.dirty = true\n", "	t.lastChange = lsn\n	t.dirty = t.dirty || !t.touched && len(t.files) == 0\n"}}},
-	{name: "recovered vectors dropped", edits: []edit{{"recover.go", "vis: deletion.FromVector(data.Deleted, at),", "vis: deletion.FromVector(data.Deleted.Clone().Freeze(), at-at),"}}},
+	{name: "recovered vectors dropped", edits: []edit{{"recover.go", "vis: deletion.FromVector(data.Deleted, at),", "vis: deletion.NewVisibility(at),"}}},
 	{name: "failed table good up to the failure", edits: []edit{{"apply.go", "f.LSN, f.Good = lsn, m.applied", "f.LSN, f.Good = lsn, lsn"}}},
 	{name: "failed table committed at the cut", edits: []edit{{"checkpoint.go", "			at = min(at, t.failure.Good)\n", "			at = max(at, t.failure.Good)\n"}}},
 	{name: "failed table flushed whole", edits: []edit{{"rewrite.go", "	if t.failure != nil {\n		upTo = min(upTo, t.failure.Good)\n		rw.floor = min(rw.floor, t.failure.Good)\n", "	if t.failure != nil {\n		rw.floor = m.marks.low()\n"}}},
