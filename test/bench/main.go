@@ -25,6 +25,7 @@ type bench struct {
 	profile string // where to write a CPU profile of the replay; empty: nowhere
 	began   time.Time
 	report  report
+	mirrors []*mirrorProcess // started by the section that runs
 }
 
 // section is a group of lines of the table.
@@ -91,7 +92,9 @@ func (b *bench) run(ctx context.Context, only, out, commit string) (err error) {
 	b.report.loadBefore = loadAverage()
 	for _, s := range wanted {
 		b.say("%s", s.name)
-		if failed := s.run(b, ctx); failed != nil {
+		failed := s.run(b, ctx)
+		b.killMirrors()
+		if failed != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", s.name, failed))
 		}
 	}

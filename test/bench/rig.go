@@ -75,7 +75,17 @@ func (b *bench) startMirror(pg *harness.Postgres, name string, args ...string) (
 		p.err = p.cmd.Wait()
 		close(p.ended)
 	}()
+	b.mirrors = append(b.mirrors, p)
 	return p, nil
+}
+
+// killMirrors ends the processes that a section which failed has left.
+func (b *bench) killMirrors() {
+	for _, p := range b.mirrors {
+		p.cmd.Process.Kill() // one that has ended does not mind
+		<-p.ended
+	}
+	b.mirrors = nil
 }
 
 // dial connects to the socket as soon as it is there.

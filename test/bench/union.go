@@ -102,7 +102,7 @@ func (b *bench) unions(ctx context.Context) (err error) {
 	if err := b.verify(ctx, m); err != nil {
 		return err
 	}
-	if err := b.compareReads(ctx, m, plain, rows); err != nil {
+	if err := b.compareReads(ctx, pg, m, plain, rows); err != nil {
 		return err
 	}
 	_, err = plain.stop()
@@ -141,7 +141,7 @@ func (b *bench) writeManyFiles(ctx context.Context, pg *harness.Postgres, m *mir
 }
 
 // compareReads asks every shape of every table both ways, in one DuckDB.
-func (b *bench) compareReads(ctx context.Context, m, plain *mirrorProcess, rows int) error {
+func (b *bench) compareReads(ctx context.Context, pg *harness.Postgres, m, plain *mirrorProcess, rows int) error {
 	client, err := m.dial(ctx)
 	if err != nil {
 		return err
@@ -180,7 +180,10 @@ func (b *bench) compareReads(ctx context.Context, m, plain *mirrorProcess, rows 
 		b.report.add(line{fmt.Sprintf("union read, %d %% deleted", part), "", "`read_parquet` of the live rows, same writer", times(geometricMean(all)), target,
 			fmt.Sprintf("geometric mean of %d query shapes, %.1fM rows in files, %.0fk in memory, embedded, warm; worst %.2f: `%s`", len(shapes), float64(rows)/1e6, b.scaleOf(memoryRows)/1e3, worst, worstShape)})
 	}
-	return b.fixedCosts(ctx, duck, client)
+	if err := b.fixedCosts(ctx, duck, client); err != nil {
+		return err
+	}
+	return b.costAfterDelete(ctx, pg, m, duck)
 }
 
 // fixedCosts measures what a query costs however little it reads, and what each file adds.
@@ -225,6 +228,36 @@ func (b *bench) fixedCosts(ctx context.Context, duck *duckdb.DB, client *readsta
 	b.report.add(line{"cost of a file more", fmt.Sprintf("%.0f µs", (median(many)-median(ours))/float64(n)*1000),
 		fmt.Sprintf("`read_parquet` of the same list: %.0f µs", (median(plain)-median(beside))/float64(n)*1000),
 		times(median(many) / median(plain)), "", fmt.Sprintf("%d files of ten rows; the ratio is of the whole query", n)})
+	return nil
+}
+
+// costAfterDelete measures the first question about a small table after a commit has deleted from a large one: the vectors of
+// all tables are part of a read state, whether or not the statement names them.
+func (b *bench) costAfterDelete(ctx context.Context, pg *harness.Postgres, m *mirrorProcess, duck *duckdb.DB) error {
+	session, err := pg.Connect("postgres", "postgres")
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	const question, deletes = "SELECT count(v) FROM public.tiny", 30
+	var first, second []float64
+	for range deletes {
+		if err := session.Exec("DELETE FROM t30 WHERE id = (SELECT min(id) FROM t30)"); err != nil {
+			return err
+		}
+		if err := b.caughtUp(ctx, pg, m); err != nil {
+			return err
+		}
+		for _, took := range []*[]float64{&first, &second} {
+			t, _, err := ask(ctx, duck, question)
+			if err != nil {
+				return err
+			}
+			*took = append(*took, t)
+		}
+	}
+	b.report.add(line{"the same query right after a delete in another table", millis(median(first)), "asked again: " + millis(median(second)), times(median(first) / median(second)), "",
+		fmt.Sprintf("the other table has %.1fM rows in files, 30 %% of them deleted; P99 %s", b.scaleOf(unionRows)/1e6, millis(quantile(first, 0.99)))})
 	return nil
 }
 
