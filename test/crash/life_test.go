@@ -3,6 +3,7 @@ package crash
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -128,6 +129,19 @@ func (l *life) over() bool {
 	default:
 	}
 	return false
+}
+
+// fatal ends the test for an error of a living mirror; when that was only the mirror's end, it says why it ended.
+func (l *life) fatal(what string, err error) {
+	l.t.Helper()
+	if errors.Is(err, mirror.ErrStopped) {
+		select {
+		case <-l.ended:
+			l.over()
+		case <-time.After(patience):
+		}
+	}
+	l.t.Fatalf("%s: %v", what, err)
 }
 
 // streaming reports whether the mirror follows the source, and reads are open.

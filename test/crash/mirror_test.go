@@ -185,7 +185,7 @@ func (c *chain) checkpoint(l *life, limit time.Duration) {
 	defer cancel()
 	_, err := l.mirror.Call(ctx, "checkpoint", nil, nil)
 	if err != nil && limit == patience && !l.over() {
-		c.t.Fatalf("checkpoint: %v", err)
+		l.fatal("checkpoint", err)
 	}
 }
 
@@ -204,7 +204,7 @@ func (c *chain) waitSource(l *life) {
 	if err == nil {
 		state.Release()
 	} else if !l.over() {
-		c.t.Fatalf("wait for the source: %v", err)
+		l.fatal("read what was committed", err)
 	}
 }
 
@@ -320,7 +320,9 @@ func (c *chain) catchUp() contents {
 func (c *chain) compare(l *life, want contents) {
 	c.t.Helper()
 	state, err := l.mirror.Pin(context.Background(), readstate.PinRequest{WaitSource: true, Timeout: patience})
-	c.check(err)
+	if err != nil {
+		l.fatal("read what was committed", err)
+	}
 	defer state.Release()
 	got, err := stateContents(state)
 	c.check(err)
