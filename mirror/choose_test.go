@@ -165,3 +165,54 @@ func TestFailedTableLetsMemoryGo(t *testing.T) {
 	}
 	w.end()
 }
+
+// TestCarry: the output of a rewrite has every deletion that its inputs got since it began, at the row's new place; an input that a
+// TRUNCATE ended alone has its rows deleted one by one, and when all are ended at once, so is the output.
+func TestCarry(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		m, tab := choosing(t)
+		a, b := tab.seal(m, 10, 10, 10), tab.seal(m, 20, 20)
+		if err := a.vis.Delete(0, 15); err != nil {
+			t.Fatal(err)
+		}
+		m.applied = 20
+		m.marks.open(20, someTime)
+		rw, err := m.begin(tab, maxLSN)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range []struct {
+			s   *segment
+			row uint32
+			at  LSN
+		}{{a, 2, 25}, {b, 1, 30}} {
+			if err := d.s.vis.Delete(d.row, d.at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.droppedAt.Store(40)
+		if all {
+			b.droppedAt.Store(40)
+		}
+		rw.out = &segment{file: &file{}}
+		if err := rw.carry(); err != nil {
+			t.Fatal(err)
+		}
+		// Rows a1, a2, b0, b1: a0 was left out.
+		want := map[uint32]LSN{0: 40, 1: 25, 3: 30}
+		if all {
+			delete(want, 0)
+		}
+		for row := range uint32(4) {
+			for _, x := range []LSN{20, 24, 25, 29, 30, 39, 40, 50} {
+				at, dead := want[row]
+				if got := rw.out.vis.DeletedAt(row, x); got != (dead && at <= x) {
+					t.Errorf("all ended %v: row %d deleted at %s: %v", all, row, x, got)
+				}
+			}
+		}
+		if got := LSN(rw.out.droppedAt.Load()); (got == 40) != all || (got == 0) == all {
+			t.Errorf("all ended %v: the output ended at %s", all, got)
+		}
+	}
+}

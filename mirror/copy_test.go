@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"pgmirror/pgcdc"
@@ -46,7 +47,8 @@ func TestFirstCopyCrash(t *testing.T) {
 	for _, stage := range []string{"store intent", "create slot", "store copying", "copy the first table", "copy the last table", "store streaming"} {
 		t.Run(stage, func(t *testing.T) {
 			w := filled(t)
-			commits, copies := 0, 0
+			commits := 0
+			var copies atomic.Int64
 			w.ware.committing = func() error {
 				commits++
 				if stage == "store intent" && commits == 1 || stage == "store copying" && commits == 2 || stage == "store streaming" && commits == 3 {
@@ -61,8 +63,7 @@ func TestFirstCopyCrash(t *testing.T) {
 				return nil
 			}
 			w.source.copied = func(oid uint32) error {
-				copies++
-				if stage == "copy the first table" && copies == 1 || stage == "copy the last table" && oid == w.tables[len(w.tables)-1].def.OID {
+				if stage == "copy the first table" && copies.Add(1) == 1 || stage == "copy the last table" && oid == w.tables[len(w.tables)-1].def.OID {
 					return errPowerCut
 				}
 				return nil

@@ -289,11 +289,11 @@ func (w *world) settle() {
 // chooseToFlush asks the flusher what to flush, with inside only if a transaction is being applied.
 func (w *world) chooseToFlush(inside bool) (chosen []*table) {
 	w.t.Helper()
-	w.check(w.m.inAnyTurn(context.Background(), func() error {
+	w.check(w.m.inAnyTurn(context.Background(), func() (err error) {
 		if !inside || w.m.applied < w.sent {
-			chosen = w.m.flusher.choose()
+			chosen, err = w.m.flusher.choose()
 		}
-		return nil
+		return err
 	}))
 	return chosen
 }
@@ -351,6 +351,9 @@ func (w *world) crash() {
 func (w *world) step() {
 	w.t.Helper()
 	ctx := context.Background()
+	if w.history > 0 {
+		w.settle() // each commit becomes visible at the time that the seed says
+	}
 	w.clock.advance(time.Duration(w.rng.Int64N(int64(600 * time.Millisecond))))
 	switch n := w.rng.IntN(100); {
 	case n < 44:

@@ -56,6 +56,11 @@ func run(ctx context.Context, only string, patience time.Duration) (survivors in
 	}
 	defer os.RemoveAll(work)
 	for _, m := range mutants {
+		if _, err := m.overlay(root, work); err != nil { // before minutes are spent on the others
+			return 0, fmt.Errorf("%s: %w", m.name, err)
+		}
+	}
+	for _, m := range mutants {
 		if !wanted.MatchString(m.name) {
 			continue
 		}
@@ -81,8 +86,8 @@ func moduleRoot() (string, error) {
 	return filepath.Dir(strings.TrimSpace(string(out))), nil
 }
 
-// try builds the broken engine's tests and runs them; it returns what noticed, or nothing.
-func (m mutant) try(ctx context.Context, root, work string, patience time.Duration) (verdict string, err error) {
+// overlay writes the broken files to work, and the file that names them for the compiler.
+func (m mutant) overlay(root, work string) (planFile string, err error) {
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
 	for i, e := range m.edits {
 		path := filepath.Join(root, "mirror", e.file)
@@ -107,8 +112,14 @@ func (m mutant) try(ctx context.Context, root, work string, patience time.Durati
 	if err != nil {
 		return "", err
 	}
-	planFile := filepath.Join(work, "overlay.json")
-	if err := os.WriteFile(planFile, plan, 0o600); err != nil {
+	planFile = filepath.Join(work, "overlay.json")
+	return planFile, os.WriteFile(planFile, plan, 0o600)
+}
+
+// try builds the broken engine's tests and runs them; it returns what noticed, or nothing.
+func (m mutant) try(ctx context.Context, root, work string, patience time.Duration) (verdict string, err error) {
+	planFile, err := m.overlay(root, work)
+	if err != nil {
 		return "", err
 	}
 	binary := filepath.Join(work, "mirror.test")
