@@ -51,6 +51,7 @@ func (m *Mirror) apply(ctx context.Context, tx *pgcdc.Transaction) error {
 		}
 	}
 	m.touched = m.touched[:0]
+	m.flusher.weighed()
 	m.applied = lsn
 	m.lastCommit = commitMark{EndLSN: lsn, XID: tx.XID, Time: tx.CommitTime}
 	m.judge() // before the commit is visible: who waits for it also waits for the looks below it
@@ -93,6 +94,10 @@ func (m *Mirror) change(ch *pgcdc.Change, lsn LSN) (rows int64, err error) {
 		}
 	}
 	if err := m.changeRow(t, ch, lsn); err != nil {
+		var machine *machineError
+		if errors.As(err, &machine) {
+			return 1, err
+		}
 		f := &failure{Reason: err.Error(), Remedy: remedyRow}
 		var row *rowError
 		if errors.As(err, &row) {

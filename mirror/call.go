@@ -62,7 +62,7 @@ func (m *Mirror) callCheckpoint(ctx context.Context) ([]byte, error) {
 	if opening := m.shared.opening(); opening != "" {
 		return nil, fmt.Errorf("no checkpoint: %s", opening)
 	}
-	if err := m.checkpoint(ctx); err != nil {
+	if err := m.checkpoint(context.WithoutCancel(ctx)); err != nil { // seen through, even if who asked has gone
 		return nil, err
 	}
 	return json.Marshal(CheckpointReport{DurableLSN: m.shared.get().durable.String()})

@@ -2,6 +2,13 @@ package mirror
 
 import "errors"
 
+// machineError is a fault of the machine (too many open files, a disk that does not answer), not of a table's content: it ends
+// the mirror, which recovers at the next start, instead of failing the table for good.
+type machineError struct{ err error }
+
+func (e *machineError) Error() string { return e.err.Error() }
+func (e *machineError) Unwrap() error { return e.err }
+
 var (
 	// ErrOutsideWindow: the LSN asked for cannot be read any more, or not yet.
 	ErrOutsideWindow = errors.New("outside the readable window")

@@ -23,7 +23,15 @@ func newFlusher(m *Mirror) *flusher {
 
 // sealed tells the flusher that a batch of t is full. The applier's turn.
 func (f *flusher) sealed(t *table) {
-	if len(t.sealed)%flushBatches == 0 || f.m.memory.Load() > f.m.cfg.Memory/2 {
+	if len(t.sealed)%flushBatches == 0 {
+		signal(f.wake)
+	}
+	f.weighed()
+}
+
+// weighed wakes the flusher when memory runs short. The applier's turn.
+func (f *flusher) weighed() {
+	if f.m.memory.Load() > f.m.cfg.Memory/2 {
 		signal(f.wake)
 	}
 }
@@ -31,7 +39,7 @@ func (f *flusher) sealed(t *table) {
 // busy reports whether waiting for the flusher can win memory; it wakes it.
 func (f *flusher) busy() bool {
 	signal(f.wake)
-	return slices.ContainsFunc(f.m.tables, func(t *table) bool { return t.flushable(f.m) > 0 })
+	return slices.ContainsFunc(f.m.tables, func(t *table) bool { return t.flushable(f.m) > 0 || t.sealable(f.m) > 0 })
 }
 
 func signal(c chan struct{}) {
@@ -50,7 +58,7 @@ func (f *flusher) run(ctx context.Context) error {
 		}
 		for {
 			var chosen []*table
-			err := f.m.inAnyTurn(ctx, func() error { chosen = f.choose(); return nil })
+			err := f.m.inAnyTurn(ctx, func() (err error) { chosen, err = f.choose(); return err })
 			if err != nil {
 				return ignoreStop(ctx, err)
 			}
@@ -73,7 +81,7 @@ func (f *flusher) run(ctx context.Context) error {
 const maxLSN = LSN(1<<64 - 1)
 
 // choose picks the tables to flush now, at most one a worker. The applier's turn.
-func (f *flusher) choose() []*table {
+func (f *flusher) choose() ([]*table, error) {
 	short := f.m.memory.Load() > f.m.cfg.Memory/2
 	var chosen []*table
 	for len(chosen) < f.m.cfg.FlushWorkers {
@@ -92,8 +100,48 @@ func (f *flusher) choose() []*table {
 		}
 		chosen = append(chosen, best)
 	}
-	return chosen
+	if !short || len(chosen) > 0 {
+		return chosen, nil
+	}
+	if t, err := f.sealLargest(); t != nil || err != nil {
+		return []*table{t}, err
+	}
+	return nil, nil
 }
+
+// sealLargest ends the open batch that takes the most memory, when memory is short and no full batch is left to flush. The
+// applier's turn.
+func (f *flusher) sealLargest() (*table, error) {
+	var best *table
+	var most int64
+	for _, t := range f.m.tables {
+		if size := t.sealable(f.m); size > most {
+			best, most = t, size
+		}
+	}
+	if best == nil {
+		return nil, nil
+	}
+	return best, f.m.sealOpen(best)
+}
+
+// sealable is the memory that sealing and flushing the table's open batch would free now, in bytes: none while it holds both
+// rows that are visible and rows of the transaction that is being applied. The applier's turn.
+func (t *table) sealable(m *Mirror) int64 {
+	if t.state != stateStreaming || t.open.batch.rows == 0 {
+		return 0
+	}
+	if first, last := t.open.batch.span(); first <= m.applied && last > m.applied {
+		return 0
+	}
+	if w := t.open.batch.weight; w >= sealLeast {
+		return w
+	}
+	return 0
+}
+
+// sealLeast is the size below which an open batch is not worth a file of its own.
+const sealLeast = 64 << 10
 
 // flushable is the memory that a flush of the table would free now, in bytes. The applier's turn.
 func (t *table) flushable(m *Mirror) (bytes int64) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"pgmirror/pgcdc"
@@ -15,9 +16,13 @@ import (
 // the first copy obeys: a half-made copy is not worth a last checkpoint.
 func (m *Mirror) follow(ctx, caller context.Context) error {
 	wait := firstRetry
+	var begun atomic.Bool
 	connected := false
 	for {
-		err := m.connect(ctx, caller, func() { connected, wait = true, firstRetry })
+		err := m.connect(ctx, caller, func() { begun.Store(true) })
+		if begun.Swap(false) {
+			connected, wait = true, firstRetry
+		}
 		if ctx.Err() != nil || caller.Err() != nil {
 			return nil
 		}
@@ -100,13 +105,15 @@ func (m *Mirror) connect(ctx, caller context.Context, streaming func()) error {
 		m.resolve(catalog)
 		m.looks = append(m.looks, look{catalog: catalog})
 		m.guard.begin(m.lastCommit, slot.ConfirmedFlush)
+		m.begun = func() {
+			m.setState("streaming", "")
+			streaming()
+			m.cfg.Log.Info("streaming", "lsn", slot.ConfirmedFlush.String(), "slot", m.cfg.Slot, "binary", binary)
+		}
 		return nil
 	}); err != nil {
 		return err
 	}
-	m.setState("streaming", "")
-	streaming()
-	m.cfg.Log.Info("streaming", "lsn", slot.ConfirmedFlush.String(), "slot", m.cfg.Slot, "binary", binary)
 	if err := m.source.Stream(ctx, slot.ConfirmedFlush, binary, m.events); err != nil {
 		return &lostStream{err}
 	}

@@ -43,7 +43,8 @@ type Mirror struct {
 	tables      []*table
 	byOID       map[uint32]*table
 	touched     []*table
-	steps       int // changes applied
+	steps       int    // changes applied
+	begun       func() // to be called with the first event of a connection
 	lastSegment uint32
 	applied     LSN  // end of the last commit applied, or of the keepalive that came after it
 	abandoned   bool // a stop came inside a transaction; what was applied of it counts for nothing
@@ -202,6 +203,10 @@ func (m *Mirror) hand(ctx context.Context, to chan<- *turn, do func() error) err
 
 // event takes one element of the stream.
 func (m *Mirror) event(ctx context.Context, ev pgcdc.Event) error {
+	if begun := m.begun; begun != nil {
+		m.begun = nil
+		begun()
+	}
 	tx := ev.Transaction
 	if tx == nil {
 		if ev.WALEnd > m.applied {
@@ -234,6 +239,12 @@ const yieldEvery = 1024
 // their results are installed meanwhile.
 func (m *Mirror) makeRoom(ctx context.Context) error {
 	if m.steps++; m.steps%yieldEvery == 0 {
+		for _, t := range m.touched {
+			if t.open != nil {
+				m.weigh(t.open.batch)
+			}
+		}
+		m.flusher.weighed()
 		select {
 		case <-m.stop:
 			return errAbandoned

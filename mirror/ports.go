@@ -34,7 +34,7 @@ type Source interface {
 	// Snapshot exports a snapshot of the source as it is now; its ConsistentPoint was read before it was taken.
 	Snapshot(ctx context.Context) (snapshot pgcdc.ExportedSnapshot, release func(), err error)
 	// Stream sends every commit above from in order, and keepalives between them, until ctx ends or the connection is
-	// lost. It blocks while out is full; the server is answered meanwhile. Nothing is sent on out after it returned.
+	// lost. Its first event is a keepalive: the stream has begun. It blocks while out is full; the server is answered meanwhile. Nothing is sent on out after it returned.
 	Stream(ctx context.Context, from LSN, binary bool, out chan<- pgcdc.Event) error
 	// Acknowledge tells the server, with the next status, that everything up to lsn is durable here. It never goes back.
 	Acknowledge(lsn LSN)

@@ -2,12 +2,14 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"pgmirror/deletion"
+	"pgmirror/iceberg"
 	"pgmirror/readstate"
 )
 
@@ -177,12 +179,16 @@ func (m *Mirror) sourcePoint(ctx context.Context) (LSN, error) {
 func (m *Mirror) readRow(loc location, fieldIDs []int32) (arrow.RecordBatch, error) {
 	path := loc.segment.file.data.Path
 	r, err := m.readers.open(m.warehouse, path)
-	if err != nil {
-		return nil, fmt.Errorf("read row %d of %s: %w", loc.row, path, err)
+	var rec arrow.RecordBatch
+	if err == nil {
+		rec, err = r.Row(int64(loc.row), fieldIDs)
 	}
-	rec, err := r.Row(int64(loc.row), fieldIDs)
 	if err != nil {
-		return nil, fmt.Errorf("read row %d of %s: %w", loc.row, path, err)
+		err = fmt.Errorf("read row %d of %s: %w", loc.row, path, err)
+		if !errors.Is(err, iceberg.ErrCorrupt) {
+			err = &machineError{err}
+		}
+		return nil, err
 	}
 	return rec, nil
 }

@@ -378,8 +378,12 @@ func (w *world) step() {
 		w.settle()
 		w.audit()
 	case w.depth > 0:
-		// Flushes, checkpoints and crashes do not happen inside one another; folding does.
-		w.fold()
+		// Checkpoints and crashes do not happen inside others; folding and another table's flush do.
+		if w.depth == 1 && n < 94 {
+			w.flushAnother()
+		} else {
+			w.fold()
+		}
 	case n < 91:
 		w.during("flush", func() error {
 			t := w.m.tables[w.rng.IntN(len(w.m.tables))]
@@ -397,6 +401,23 @@ func (w *world) step() {
 	}
 	if w.source.early != 0 {
 		w.fatal("%s was acknowledged, but only %s is committed", w.source.early, w.ware.lastCut())
+	}
+}
+
+// flushAnother flushes a table on which no job is at work, in the middle of a checkpoint or of another table's flush.
+func (w *world) flushAnother() {
+	w.t.Helper()
+	w.settle()
+	ctx := context.Background()
+	t := w.m.tables[w.rng.IntN(len(w.m.tables))]
+	if !t.jobs.TryLock() {
+		return
+	}
+	t.jobs.Unlock()
+	w.note("flush %s meanwhile", t)
+	w.check(w.m.inTurn(ctx, func() error { w.m.sealOpen(t); return nil }))
+	if err := w.m.flush(ctx, t, maxLSN); !errors.Is(err, errPowerCut) { // the outer job ends by the same effect
+		w.check(err)
 	}
 }
 

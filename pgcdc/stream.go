@@ -27,7 +27,8 @@ const (
 
 // Stream sends every commit above from in order, and keepalives between them, until ctx ends (then the result is its
 // error) or the connection is lost. It blocks while out is full; the server is answered meanwhile. Nothing is sent on
-// out after it returned. Whoever receives a Transaction releases it.
+// out after it returned. The first event tells the slot's confirmed LSN: the stream has begun. Whoever receives a Transaction
+// releases it.
 //
 //	caller's goroutine:  server ─▶ receive ─▶ assembler ─▶ out
 //	status goroutine:    server ◀─ status (asked, acknowledged, every StatusInterval, at the end)
@@ -86,6 +87,11 @@ func (st *stream) run(ctx context.Context, out chan<- Event) error {
 }
 
 func (st *stream) receive(ctx context.Context, out chan<- Event) error {
+	select {
+	case out <- Event{WALEnd: st.floor}: // the stream has begun
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	for {
 		message, err := st.frontend.Receive()
 		if err != nil {
