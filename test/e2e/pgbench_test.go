@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"pgmirror/pgcdc"
 	"pgmirror/readstate"
@@ -72,18 +75,20 @@ func TestPgbench(t *testing.T) {
 	if err := pgbench(pg, "-i", "-q", "-s", "1"); err != nil {
 		t.Fatal(err)
 	}
-	pg.Exec("CREATE TABLE tick (id int PRIMARY KEY)")
+	pg.Exec("CREATE TABLE tick (id int PRIMARY KEY)", "CREATE TABLE here (id int PRIMARY KEY)", "CREATE TABLE there (id int PRIMARY KEY)",
+		fmt.Sprintf("INSERT INTO here SELECT generate_series(1, %d)", moving))
 	pg.CreateMirrorRole(mirrorRole, "postgres")
 	pg.Exec("CREATE PUBLICATION p FOR ALL TABLES")
 	m := StartMirror(t, pg, "p", "--checkpoint-interval", "1s", "--batch-rows", "1000")
 
 	var load, looking sync.WaitGroup
 	loadEnded := make(chan struct{})
-	var loadErr error
+	var loadErr, moveErr error
 	load.Go(func() {
 		loadErr = pgbench(pg, "-n", "-c", strconv.Itoa(benchClients), "-T", strconv.Itoa(int(benchTime.Seconds())), "--protocol=prepared")
 		close(loadEnded)
 	})
+	load.Go(func() { moveErr = moveRows(pg, loadEnded) })
 	look := &looker{m: m}
 	looking.Go(func() { look.until(loadEnded) })
 
@@ -92,8 +97,8 @@ func TestPgbench(t *testing.T) {
 	m.Start()
 	load.Wait()
 	looking.Wait()
-	if loadErr != nil {
-		t.Fatal(loadErr)
+	if err := errors.Join(loadErr, moveErr); err != nil {
+		t.Fatal(err)
 	}
 	m.WaitReady()
 	if look.err != nil {
@@ -120,7 +125,32 @@ func TestPgbench(t *testing.T) {
 	checkBalancesOfSnapshots(t, m)
 }
 
-// looker reads the sums until the load ends.
+// moving is how many rows one transaction moves from one table to another: so many that it takes a while to apply.
+const moving = 10_000
+
+// moveRows moves all rows there and back, one transaction after the other, until the load ends.
+func moveRows(pg *harness.Postgres, ended <-chan struct{}) error {
+	session, err := pgconn.Connect(context.Background(), pg.SocketURL("postgres", "postgres"))
+	if err != nil {
+		return err
+	}
+	defer session.Close(context.Background())
+	from, to := "here", "there"
+	for {
+		select {
+		case <-ended:
+			return nil
+		default:
+		}
+		move := fmt.Sprintf("WITH gone AS (DELETE FROM %s RETURNING id) INSERT INTO %s SELECT id FROM gone", from, to)
+		if _, err := session.Exec(context.Background(), move).ReadAll(); err != nil {
+			return err
+		}
+		from, to = to, from
+	}
+}
+
+// looker reads the sums, and the number of rows that are moved, until the load ends.
 type looker struct {
 	m                           *Mirror
 	statements, blocks, refused int
@@ -132,8 +162,10 @@ func (l *looker) until(ended <-chan struct{}) {
 	for _, table := range []string{"pgbench_accounts", "pgbench_branches", "pgbench_tellers", "pgbench_history"} {
 		sums = append(sums, fmt.Sprintf("(SELECT coalesce(sum(%s), 0) FROM %s) AS s", balances[table], table))
 	}
-	one := "SELECT " + strings.Join(sums, ", ")
-	block := "BEGIN; SELECT " + sums[0] + "; SELECT count(*) AS s FROM range(10000000); SELECT " + sums[3] + "; SELECT " + sums[1] + "; COMMIT"
+	const moved = "(SELECT count(*) FROM here) + (SELECT count(*) FROM there) AS s"
+	one := "SELECT " + strings.Join(sums, ", ") + ", " + moved
+	block := "BEGIN; SELECT " + sums[0] + ", (SELECT count(*) FROM here) AS n; SELECT count(*) AS s FROM range(10000000); " +
+		"SELECT " + sums[3] + ", (SELECT count(*) FROM there) AS n; SELECT " + sums[1] + "; COMMIT"
 	for {
 		select {
 		case <-ended:
@@ -147,20 +179,51 @@ func (l *looker) until(ended <-chan struct{}) {
 				continue
 			}
 			rows, err := parseCSV(out)
-			if err != nil {
-				l.err = err
-				return
-			}
-			if script == one && len(rows) == 2 && rows[1][0] == rows[1][1] && rows[1][0] == rows[1][2] && rows[1][0] == rows[1][3] {
+			if err == nil && script == one {
 				l.statements++
-			} else if script == block && len(rows) == 8 && rows[1][0] == rows[5][0] && rows[1][0] == rows[7][0] {
+				err = sameSums(rows)
+			} else if err == nil {
 				l.blocks++
-			} else {
-				l.err = fmt.Errorf("%s: the sums differ: %q", script, rows)
+				err = sameInBlock(rows)
+			}
+			if err != nil {
+				l.err = fmt.Errorf("%s: %w: %q", script, err, rows)
 				return
 			}
 		}
 	}
+}
+
+// sameSums judges the answer of the one statement: a header and a line.
+func sameSums(rows [][]string) error {
+	if len(rows) != 2 || len(rows[1]) != 5 {
+		return errors.New("not one line of five sums")
+	}
+	line := rows[1]
+	if line[0] != line[1] || line[0] != line[2] || line[0] != line[3] || line[4] != strconv.Itoa(moving) {
+		return errors.New("a part of a transaction was read")
+	}
+	return nil
+}
+
+// sameInBlock judges the answers of the block: accounts and here, a number of no meaning, history and there, branches, each
+// with a header.
+func sameInBlock(rows [][]string) error {
+	if len(rows) != 8 || len(rows[1]) != 2 || len(rows[5]) != 2 {
+		return errors.New("not the answers of four statements")
+	}
+	here, err := strconv.Atoi(rows[1][1])
+	if err != nil {
+		return err
+	}
+	there, err := strconv.Atoi(rows[5][1])
+	if err != nil {
+		return err
+	}
+	if rows[1][0] != rows[5][0] || rows[1][0] != rows[7][0] || here+there != moving {
+		return errors.New("statements of a block read different states")
+	}
+	return nil
 }
 
 // freshness commits n rows one by one and says how long each took from the commit's return until a read state showed it. It
