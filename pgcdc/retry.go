@@ -15,7 +15,7 @@ import (
 )
 
 // IsRetryable says whether the same call may succeed later without anybody's help: the source was lost, is silent, refuses
-// connections, starts or stops, is out of a resource, or the slot is still held by a connection that is ending. It is
+// connections, starts or stops, one side is out of a resource, or the slot is still held by a connection that is ending. It is
 // false for a cancelled context, and for what a person must repair.
 func IsRetryable(err error) bool {
 	for _, lasting := range lastingErrors {
@@ -36,7 +36,7 @@ var lastingErrors = []error{
 
 // passingErrors are retryable by themselves.
 var passingErrors = []error{
-	ErrLost, ErrSilent, ErrShutdown, ErrSnapshotLost, ErrSlotActive,
+	ErrLost, ErrSilent, ErrShutdown, ErrSnapshotLost, ErrSlotActive, ErrSpill,
 	io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, net.ErrClosed, pgconn.ErrConnClosed,
 }
 

@@ -8,6 +8,9 @@ var (
 	ErrLost = errors.New("the connection to the source was lost")
 	// ErrSilent is a server that sent nothing for longer than it may: a dead host or a firewall that drops packets. It is retryable.
 	ErrSilent = errors.New("the source has gone silent")
+	// ErrSpill says that a large transaction cannot be written to its file, as on a full disk. It is retryable: the source sends the
+	// transaction again.
+	ErrSpill = errors.New("spill a large transaction")
 	// ErrShutdown is a server that waits for us in order to shut down. It is retryable.
 	ErrShutdown = errors.New("the source is shutting down")
 	// ErrSnapshotLost is an exported snapshot whose connection has ended. It is retryable with a new slot.

@@ -100,7 +100,8 @@ func TestIsRetryable(t *testing.T) {
 		{ErrLost, true}, {ErrSilent, true}, {ErrShutdown, true}, {ErrSlotActive, true}, {ErrSnapshotLost, true},
 		{io.ErrUnexpectedEOF, true}, {io.EOF, true},
 		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
-		{&fs.PathError{Op: "write", Err: syscall.ENOSPC}, false}, // a spill file
+		{&fs.PathError{Op: "write", Err: syscall.ENOSPC}, false},
+		{fmt.Errorf("%w: %w", ErrSpill, &fs.PathError{Op: "write", Err: syscall.ENOSPC}), true},
 		{&net.DNSError{Err: "no such host", IsNotFound: true}, true},
 		{x509.HostnameError{Certificate: &x509.Certificate{}, Host: "h"}, false},
 		{server("57P01"), true}, {server("57P02"), true}, {server("57P03"), true}, {server("53300"), true}, {server("08006"), true},

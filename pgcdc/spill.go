@@ -30,12 +30,12 @@ type spillFile struct {
 func createSpill(dir string) (*spillFile, error) {
 	if dir != "" {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, fmt.Errorf("make spill directory: %w", err)
+			return nil, fmt.Errorf("%w: %w", ErrSpill, err)
 		}
 	}
 	file, err := os.CreateTemp(dir, spillPattern)
 	if err != nil {
-		return nil, fmt.Errorf("spill a large transaction: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrSpill, err)
 	}
 	return &spillFile{file: file, writer: bufio.NewWriterSize(file, spillBuffer)}, nil
 }
@@ -65,10 +65,10 @@ func (f *spillFile) add(relation uint32, body []byte) error {
 	binary.BigEndian.PutUint32(header[:], relation)
 	binary.BigEndian.PutUint32(header[4:], uint32(len(body)))
 	if _, err := f.writer.Write(header[:]); err != nil {
-		return fmt.Errorf("spill a large transaction: %w", err)
+		return fmt.Errorf("%w: %w", ErrSpill, err)
 	}
 	if _, err := f.writer.Write(body); err != nil {
-		return fmt.Errorf("spill a large transaction: %w", err)
+		return fmt.Errorf("%w: %w", ErrSpill, err)
 	}
 	f.size += frameHeader + int64(len(body))
 	return nil
@@ -77,7 +77,7 @@ func (f *spillFile) add(relation uint32, body []byte) error {
 // complete ends writing; each may be called from now on.
 func (f *spillFile) complete() error {
 	if err := f.writer.Flush(); err != nil {
-		return fmt.Errorf("spill a large transaction: %w", err)
+		return fmt.Errorf("%w: %w", ErrSpill, err)
 	}
 	f.writer = nil
 	return nil

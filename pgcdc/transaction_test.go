@@ -217,7 +217,7 @@ func TestSpillErrors(t *testing.T) {
 	a := newAssembler(file, 1)
 	for i, message := range [][]byte{beginBytes(10, 0, 1), relationBytes(7, "t", "a")} {
 		_, err := a.message(message)
-		if (err != nil) != (i == 1) || errors.Is(err, ErrProtocol) {
+		if errors.Is(err, ErrSpill) != (i == 1) || errors.Is(err, ErrProtocol) {
 			t.Errorf("message %d: %v", i, err)
 		}
 	}
