@@ -3,7 +3,7 @@
 package mirror
 
 // defaultSeeds is the number of seeds that TestModel runs.
-const defaultSeeds = 150
+const defaultSeeds = 100
 
 // concurrentTransfers is the number of transactions of TestConcurrent.
 const concurrentTransfers = 1500

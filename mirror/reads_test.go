@@ -251,8 +251,8 @@ func (w *world) readAgain() {
 	i := w.rng.IntN(len(w.pinned))
 	w.note("read again at %s", w.pinned[i].LSN)
 	w.compare(w.pinned[i].State, false)
-	if w.rng.IntN(4) == 0 {
-		w.longest = max(w.longest, w.snapshots-w.pinned[i].checkpoints)
+	w.longest = max(w.longest, w.snapshots-w.pinned[i].checkpoints)
+	if w.rng.IntN(6) == 0 {
 		w.pinned[i].Release()
 		w.pinned = slices.Delete(w.pinned, i, i+1)
 	}
