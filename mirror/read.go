@@ -45,7 +45,11 @@ func (m *Mirror) Pin(ctx context.Context, req readstate.PinRequest) (*readstate.
 		}
 		return nil, err
 	}
-	return m.stateAt(p.LSN, func() { m.marks.release(p) }, false)
+	how := newest
+	if req.At != 0 {
+		how = chosen
+	}
+	return m.stateAt(p.LSN, func() { m.marks.release(p) }, how)
 }
 
 // frozenAt is a state at the last good LSN of failed tables, below the window: only they can be read in it. Their content
@@ -56,15 +60,24 @@ func (m *Mirror) frozenAt(at LSN) (*readstate.State, bool) {
 	}
 	for _, v := range m.shared.views() {
 		if v.failure != nil && v.failure.Good == at {
-			st, err := m.stateAt(at, func() {}, true)
+			st, err := m.stateAt(at, func() {}, frozen)
 			return st, err == nil
 		}
 	}
 	return nil, false
 }
 
+// reading says how a state came by its LSN.
+type reading uint8
+
+const (
+	newest reading = iota // HWM: a failed table is not read, though nothing may have happened since its last good LSN
+	chosen                // asked for, inside the window
+	frozen                // asked for, below the window: the last good LSN of a failed table
+)
+
 // stateAt assembles a state. release gives up its hold on at; it is called when the assembly fails.
-func (m *Mirror) stateAt(at LSN, release func(), frozenOnly bool) (*readstate.State, error) {
+func (m *Mirror) stateAt(at LSN, release func(), how reading) (*readstate.State, error) {
 	var once sync.Once
 	st := &readstate.State{LSN: at, Pinned: m.clock.Now()}
 	m.readers.opened()
@@ -77,7 +90,7 @@ func (m *Mirror) stateAt(at LSN, release func(), frozenOnly bool) (*readstate.St
 	for _, v := range m.shared.views() {
 		rt := &readstate.Table{Name: v.table.name, Schema: v.schema}
 		st.Tables = append(st.Tables, rt)
-		if rt.Err = v.unreadable(at, frozenOnly); rt.Err != "" {
+		if rt.Err = v.unreadable(at, how); rt.Err != "" {
 			continue
 		}
 		if err := v.table.version.Load().fill(rt, at); err != nil {
@@ -89,11 +102,14 @@ func (m *Mirror) stateAt(at LSN, release func(), frozenOnly bool) (*readstate.St
 }
 
 // unreadable says why a table cannot be read at an LSN; empty when it can.
-func (v *tableView) unreadable(at LSN, frozenOnly bool) string {
+func (v *tableView) unreadable(at LSN, how reading) string {
+	if how == newest && v.failure != nil {
+		return unreadable(v.table.name, v.state, v.failure, max(at, v.failure.Good+1))
+	}
 	if why := unreadable(v.table.name, v.state, v.failure, at); why != "" {
 		return why
 	}
-	if frozenOnly && (v.failure == nil || v.failure.Good != at) {
+	if how == frozen && (v.failure == nil || v.failure.Good != at) {
 		return fmt.Sprintf("table %s cannot be read at %s: it lies below the readable window", v.table, at)
 	}
 	return ""
