@@ -37,6 +37,25 @@ func (w *Warehouse) DeleteUnreachable(ctx context.Context, paths []string) error
 	return w.catalog.forget(ctx, paths)
 }
 
+// Discard deletes a data file that a Writer of this life closed and that was never committed. One that a snapshot names, now or
+// before, is refused.
+func (w *Warehouse) Discard(ctx context.Context, path string) error {
+	listed, err := w.catalog.replacedOf(ctx, []string{path})
+	if err != nil {
+		return err
+	}
+	w.current.RLock()
+	named := len(listed) > 0
+	for _, t := range w.tables {
+		named = named || t.files[path] != nil
+	}
+	w.current.RUnlock()
+	if named {
+		return fmt.Errorf("discard %s: a snapshot names it", path)
+	}
+	return w.remove(path)
+}
+
 // retained says whether a retained snapshot of a known table may name a replaced file.
 func (w *Warehouse) retained(r replacedFile) bool {
 	w.current.RLock()

@@ -187,7 +187,7 @@ func (cp *checkpoint) vectors() error {
 // finishCheckpoint notes what is durable now. The applier's turn.
 func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, started time.Time) error {
 	for _, s := range cp.fresh {
-		s.file.published = true
+		s.file.published, s.file.committed = true, true
 	}
 	for _, f := range cp.files {
 		if f.vector != nil {
@@ -226,13 +226,14 @@ type garbage struct {
 // reap drops what nobody can see any more: ended segments, cut-offs below LWM, and files that were named only by readers who
 // have gone.
 func (m *Mirror) reap(ctx context.Context) error {
-	var paths, indexes []string
+	var paths, indexes, discarded []string
 	err := m.inTurn(ctx, func() error {
 		low := m.marks.low()
 		for _, t := range m.tables {
 			t.reap(m, low)
 		}
 		indexes, m.staleIndexes = m.staleIndexes, nil
+		discarded, m.discarded = m.discarded, nil
 		_, oldest := m.marks.readerCount()
 		keep := m.garbage[:0]
 		for _, g := range m.garbage {
@@ -251,6 +252,11 @@ func (m *Mirror) reap(ctx context.Context) error {
 	for _, path := range indexes {
 		if err := m.files.Remove(path); err != nil {
 			return fmt.Errorf("remove file index %s: %w", path, err)
+		}
+	}
+	for _, path := range discarded {
+		if err := m.warehouse.Discard(ctx, path); err != nil {
+			return err
 		}
 	}
 	if len(paths) == 0 {
@@ -275,6 +281,9 @@ func (t *table) reap(m *Mirror, low LSN) {
 		}
 		if t.shape.mode != insertOnly {
 			m.staleIndexes = append(m.staleIndexes, m.indexPath(s.file.data.Path))
+		}
+		if !s.file.committed {
+			m.discarded = append(m.discarded, s.file.data.Path)
 		}
 		return true
 	})

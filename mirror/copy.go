@@ -171,7 +171,7 @@ func (m *Mirror) start(doc *document, copies []*tableCopy) {
 		for _, s := range t.files {
 			m.lastSegment++
 			s.id = m.lastSegment
-			s.file.published = true
+			s.file.published, s.file.committed = true, true
 		}
 		if t.state == stateStreaming {
 			t.open = m.newBatchSegment(t.shape)

@@ -254,6 +254,16 @@ func superset(old, v *deletion.Vector) error {
 	return nil
 }
 
+func (w *fakeWarehouse) Discard(ctx context.Context, path string) error {
+	w.mu.Lock()
+	_, there := w.files[path]
+	w.mu.Unlock()
+	if !there {
+		return fmt.Errorf("discard %s: not there", path)
+	}
+	return w.DeleteUnreachable(ctx, []string{path})
+}
+
 func (w *fakeWarehouse) DeleteUnreachable(_ context.Context, paths []string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -56,6 +56,7 @@ type Mirror struct {
 	catalogLSN  LSN
 	garbage     []garbage
 	// staleIndexes are FileIndexes of files that are gone from their tables.
+	discarded    []string // data files that were truncated before any snapshot named them
 	staleIndexes []string
 	reapedAt     LSN // LWM when memory ran short and ended batches were dropped for it
 

@@ -57,6 +57,8 @@ type Warehouse interface {
 	OpenData(path string) (DataReader, error)
 	// Commit makes a checkpoint durable, whole or not at all.
 	Commit(ctx context.Context, c iceberg.Commit) (*iceberg.Result, error)
+	// Discard deletes a data file that was written and never committed.
+	Discard(ctx context.Context, path string) error
 	// DeleteUnreachable deletes files that a commit reported; absent ones are no error.
 	DeleteUnreachable(ctx context.Context, paths []string) error
 }

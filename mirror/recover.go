@@ -95,7 +95,7 @@ func (m *Mirror) recoverTable(r tableRecord, held *iceberg.TableState) error {
 	for _, data := range held.Files {
 		m.lastSegment++
 		t.files = append(t.files, &segment{id: m.lastSegment, vis: deletion.FromVector(data.Deleted, at),
-			file: &file{data: data, published: true, vector: data.Deleted.Cardinality()}})
+			file: &file{data: data, published: true, committed: true, vector: data.Deleted.Cardinality()}})
 		t.rows += data.Rows - int64(data.Deleted.Cardinality())
 	}
 	if t.state == stateStreaming {

@@ -29,7 +29,8 @@ type file struct {
 	cuts atomic.Pointer[[]cut]
 
 	// The fields below belong to the checkpoint and the applier's turn.
-	published bool   // a committed snapshot names the file
+	published bool   // the current snapshot names the file
+	committed bool   // a snapshot named it once
 	vector    uint64 // rows that its committed vector deletes
 }
 
