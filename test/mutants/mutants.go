@@ -126,7 +126,7 @@ var early []earlyLookup
 	{name: "an unchanged value becomes NULL", edits: []edit{{"table.go", "			kept = append(kept, i)\n", "			c.Null()\n"}}},
 	{name: "half a value stays after an error", edits: []edit{{"table.go", "			c.truncate(rows)\n			c.Null()\n			t.unrepresentable++\n", "			c.Null()\n			t.unrepresentable++\n"}}},
 	{name: "half a row stays after an error", tests: "^TestRefusedRow|^TestModel$", edits: []edit{{"table.go", "		b.truncate(row)\n", ""}}},
-	{name: "truncate reaches the rows after it", edits: []edit{{"apply.go", "func (t *table) truncate(m *Mirror, lsn LSN) {\n	m.sealOpen(t)\n", "func (t *table) truncate(m *Mirror, lsn LSN) {\n	t.open.droppedAt.Store(uint64(lsn))\n"}}},
+	{name: "truncate reaches the rows after it", edits: []edit{{"apply.go", "lsn LSN) error {\n	if err := m.sealOpen(t); err != nil {\n		return err\n	}\n", "lsn LSN) error {\n	t.open.droppedAt.Store(uint64(lsn))\n"}}},
 	{name: "truncated segments reaped at once", edits: []edit{{"checkpoint.go", "return d != 0 && d <= low &&", "return d != 0 &&"}}},
 	{name: "files deleted under a later reader", edits: []edit{{"checkpoint.go", "if low >= g.cut && oldest > g.serial {", "if oldest > g.serial {"}}},
 	{name: "files deleted under an earlier reader", edits: []edit{{"checkpoint.go", "if low >= g.cut && oldest > g.serial {", "if oldest > 0 {"}}},
