@@ -95,6 +95,7 @@ func (b *bench) run(ctx context.Context, only, out, commit string) (err error) {
 		failed := s.run(b, ctx)
 		b.killMirrors()
 		if failed != nil {
+			b.say("%s failed: %v", s.name, failed)
 			err = errors.Join(err, fmt.Errorf("%s: %w", s.name, failed))
 		}
 	}

@@ -25,8 +25,8 @@ var deletedParts = []int{0, 2, 30}
 
 const factTable = `CREATE TABLE %[1]s (id bigint PRIMARY KEY, k int, cat text, name text, amount numeric(12,2), price double precision, qty int, d date, ts timestamp, flag boolean)`
 
-const factRows = `INSERT INTO %[1]s SELECT i, i * 7919 %% 100003, 'category ' || i %% 8, 'customer ' || i * 31 %% 50000, (i * 37 %% 1000000) / 100.0,
-	(i * 104729::bigint %% 1000003) / 7.0, i %% 100, '2023-01-01'::date + i %% 700, '2024-01-01'::timestamp + i * interval '1 second', i %% 3 = 0 FROM generate_series(%[2]d, %[3]d) AS g(i)`
+const factRows = `INSERT INTO %[1]s SELECT i, (i * 7919 %% 100003)::int, 'category ' || i %% 8, 'customer ' || i * 31 %% 50000, (i * 37 %% 1000000) / 100.0,
+	(i * 104729::bigint %% 1000003) / 7.0, (i %% 100)::int, '2023-01-01'::date + (i %% 700)::int, '2024-01-01'::timestamp + i * interval '1 second', i %% 3 = 0 FROM generate_series(%[2]d::bigint, %[3]d) AS g(i)`
 
 // shapes are the queries, none of which adds floating point numbers, whose sum depends on the order; {t} is the table, {n} the number of rows that files had at first.
 var shapes = []string{
