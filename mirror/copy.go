@@ -44,7 +44,7 @@ func (m *Mirror) firstCopy(ctx context.Context, id pgcdc.Identification) error {
 	}
 	rewritten := map[uint32]int{}
 	for {
-		err := m.tryCopy(ctx, id, rewritten)
+		err := m.tryCopy(ctx, id, rewritten, known.Phase != "")
 		m.source.CloseSnapshot()
 		var moved *rewrittenError
 		if !errors.As(err, &moved) {
@@ -68,7 +68,8 @@ func (e *rewrittenError) Unwrap() error { return e.err }
 // maxRewrites is how often one table may spoil the whole copy before it is left out.
 const maxRewrites = 3
 
-func (m *Mirror) tryCopy(ctx context.Context, id pgcdc.Identification, rewritten map[uint32]int) (err error) {
+// tryCopy makes one attempt. again says that an earlier life stored its intent: a slot of the name is then ours.
+func (m *Mirror) tryCopy(ctx context.Context, id pgcdc.Identification, rewritten map[uint32]int, again bool) (err error) {
 	doc := document{Format: 1, Phase: phaseIntent, Slot: m.cfg.Slot, Publication: m.cfg.Publications, Database: id.Database,
 		SystemID: id.SystemID, Timeline: id.Timeline}
 	if _, err := m.storeDocument(ctx, &doc, nil); err != nil {
@@ -81,6 +82,13 @@ func (m *Mirror) tryCopy(ctx context.Context, id pgcdc.Identification, rewritten
 		return fmt.Errorf("remove the files of a broken copy: %w", err)
 	}
 	snapshot, err := m.source.CreateSlot(ctx)
+	if errors.Is(err, pgcdc.ErrSlotExists) && again {
+		// A previous life died while its request to make the slot was on the way; the server has made it since we dropped it.
+		if err := m.source.DropSlot(ctx); err != nil {
+			return err
+		}
+		snapshot, err = m.source.CreateSlot(ctx)
+	}
 	if err != nil {
 		return err
 	}
