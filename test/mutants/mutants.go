@@ -147,18 +147,18 @@ func versionBefore(place string) []edit {
 	runtime.Gosched()
 	ctx = context.WithValue(ctx, earlyKey{}, early)
 ` + place},
-		{"read.go", "	return m.stateAt(p.LSN, func() { m.marks.release(p) }, false)\n", "	return m.stateOf(ctx.Value(earlyKey{}).(map[*table]*tableVersion), p.LSN, func() { m.marks.release(p) }, false)\n"},
-		{"read.go", "func (m *Mirror) stateAt(at LSN, release func(), frozenOnly bool) (*readstate.State, error) {\n", `func (m *Mirror) stateAt(at LSN, release func(), frozenOnly bool) (*readstate.State, error) {
+		{"read.go", "	return m.stateAt(p.LSN, func() { m.marks.release(p) }, how)\n", "	return m.stateOf(ctx.Value(earlyKey{}).(map[*table]*tableVersion), p.LSN, func() { m.marks.release(p) }, how)\n"},
+		{"read.go", "func (m *Mirror) stateAt(at LSN, release func(), how reading) (*readstate.State, error) {\n", `func (m *Mirror) stateAt(at LSN, release func(), how reading) (*readstate.State, error) {
 	early := map[*table]*tableVersion{}
 	for _, v := range m.shared.views() {
 		early[v.table] = v.table.version.Load()
 	}
-	return m.stateOf(early, at, release, frozenOnly)
+	return m.stateOf(early, at, release, how)
 }
 
 type earlyKey struct{}
 
-func (m *Mirror) stateOf(early map[*table]*tableVersion, at LSN, release func(), frozenOnly bool) (*readstate.State, error) {
+func (m *Mirror) stateOf(early map[*table]*tableVersion, at LSN, release func(), how reading) (*readstate.State, error) {
 `},
 		{"read.go", "v.table.version.Load().fill(rt, at)", "early[v.table].fill(rt, at)"},
 		{"read.go", `	"fmt"
