@@ -91,6 +91,8 @@ func TestPgbench(t *testing.T) {
 	load.Go(func() { moveErr = moveRows(pg, loadEnded) })
 	look := &looker{m: m}
 	looking.Go(func() { look.until(loadEnded) })
+	count := &counter{data: m.Data()}
+	looking.Go(func() { count.until(loadEnded) })
 
 	t.Log(freshness(t, pg, m, 200))
 	m.Kill()
@@ -101,11 +103,12 @@ func TestPgbench(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.WaitReady()
-	if look.err != nil {
-		t.Fatal(look.err)
+	if err := errors.Join(look.err, count.err); err != nil {
+		t.Fatal(err)
 	}
-	t.Logf("%d statements and %d blocks saw equal sums, %d could not be answered", look.statements, look.blocks, look.refused)
-	if look.statements < 5 || look.blocks < 5 {
+	t.Logf("%d statements, %d blocks and %d read states saw equal sums, %d statements could not be answered", look.statements, look.blocks,
+		count.states, look.refused)
+	if look.statements < 5 || look.blocks < 5 || count.states < 50 {
 		t.Fatal("too few reads were answered")
 	}
 	m.Verify()
@@ -128,7 +131,8 @@ func TestPgbench(t *testing.T) {
 // moving is how many rows one transaction moves from one table to another: so many that it takes a while to apply.
 const moving = 10_000
 
-// moveRows moves all rows there and back, one transaction after the other, until the load ends.
+// moveRows moves all rows there and back, a few times a second, until the load ends. Without a pause they would be most of the
+// load, and the mirror of a busy machine would fall behind.
 func moveRows(pg *harness.Postgres, ended <-chan struct{}) error {
 	session, err := pgconn.Connect(context.Background(), pg.SocketURL("postgres", "postgres"))
 	if err != nil {
@@ -140,7 +144,7 @@ func moveRows(pg *harness.Postgres, ended <-chan struct{}) error {
 		select {
 		case <-ended:
 			return nil
-		default:
+		case <-time.After(300 * time.Millisecond):
 		}
 		move := fmt.Sprintf("WITH gone AS (DELETE FROM %s RETURNING id) INSERT INTO %s SELECT id FROM gone", from, to)
 		if _, err := session.Exec(context.Background(), move).ReadAll(); err != nil {
@@ -224,6 +228,62 @@ func sameInBlock(rows [][]string) error {
 		return errors.New("statements of a block read different states")
 	}
 	return nil
+}
+
+// counter takes read states, many more than statements can be run, and counts the rows that are moved.
+type counter struct {
+	data   string
+	states int
+	err    error
+}
+
+func (c *counter) until(ended <-chan struct{}) {
+	ctx := context.Background()
+	for {
+		client, err := readstate.Dial(ctx, c.data)
+		for err == nil {
+			var state *readstate.State
+			if state, err = client.Pin(ctx, readstate.PinRequest{}); err != nil {
+				break
+			}
+			rows := movedRows(state)
+			state.Release()
+			if c.states++; rows != moving {
+				c.err = errors.Join(fmt.Errorf("the read state at %s has %d of %d moved rows", state.LSN, rows, moving), client.Close())
+				return
+			}
+			select {
+			case <-ended:
+				c.err = client.Close()
+				return
+			case <-time.After(2 * time.Millisecond):
+			}
+		}
+		if client != nil {
+			client.Close() // it is lost already
+		}
+		select {
+		case <-ended:
+			return
+		case <-time.After(20 * time.Millisecond): // pgmirror was killed, and recovers
+		}
+	}
+}
+
+// movedRows is how many rows the two tables have together.
+func movedRows(state *readstate.State) (rows int64) {
+	for _, table := range state.Tables {
+		if table.Name.Name != "here" && table.Name.Name != "there" {
+			continue
+		}
+		for _, f := range table.Files {
+			rows += f.Rows - int64(f.Deleted.Cardinality())
+		}
+		for _, b := range table.Batches {
+			rows += int64(b.Rows) - int64(b.Deleted.Cardinality())
+		}
+	}
+	return rows
 }
 
 // freshness commits n rows one by one and says how long each took from the commit's return until a read state showed it. It
