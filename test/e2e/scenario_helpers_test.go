@@ -2,12 +2,17 @@ package e2e
 
 import (
 	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"os/exec"
 	"reflect"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pglogrepl"
 
 	"pgmirror/mirror"
 	"pgmirror/test/harness"
@@ -49,6 +54,7 @@ func alike(t testing.TB, pg *harness.Postgres, m *Mirror, query string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	caughtUp(pg, m)
 	got := m.SQL(query)
 	if len(got) == 0 && len(want) == 0 {
 		return
@@ -56,6 +62,19 @@ func alike(t testing.TB, pg *harness.Postgres, m *Mirror, query string) {
 	if !reflect.DeepEqual(got, want) {
 		t.Fatalf("%s:\n%s, want\n%s", query, show(got), show(want))
 	}
+}
+
+// caughtUp waits, however far behind, until the mirror shows what the source has by now.
+func caughtUp(pg *harness.Postgres, m *Mirror) {
+	m.t.Helper()
+	at, err := pglogrepl.ParseLSN(pg.QueryRow("select pg_current_wal_flush_lsn()"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.WaitStatus("everything is visible", func(s *mirror.Status) bool {
+		visible, err := pglogrepl.ParseLSN(s.VisibleLSN)
+		return err == nil && visible >= at
+	})
 }
 
 // answers compares the answer of the mirror with rows written as "a|b".
@@ -139,3 +158,21 @@ const (
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
+
+func copyTree(from, to string) ([]byte, error) {
+	return exec.Command("cp", "-a", from, to).CombinedOutput()
+}
+
+func httpGet(t testing.TB, url string) (code int, body string) {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}

@@ -176,19 +176,19 @@ func TestScenarioPublication(t *testing.T) {
 	}
 	m.Stop()
 
-	for _, words := range [][]string{{"--publication", "none", "--slot", "none"}, {"--publication", "p,none", "--slot", "none2"}} {
-		fresh := NewMirror(t, pg, "p", words...)
+	for _, publications := range []string{"none", "p,none"} {
+		fresh := NewMirror(t, pg, publications, "--slot", "none")
 		refusedRun(t, fresh, `"none"`, "does not exist")
 	}
 	pg.Exec("create publication partial for table t with (publish = 'insert')")
-	fresh := NewMirror(t, pg, "partial", "--slot", "none3")
+	fresh := NewMirror(t, pg, "partial", "--slot", "none")
 	refusedRun(t, fresh, `"partial"`, "update, delete, truncate")
-	if got := pg.QueryRow("select count(*) from pg_replication_slots where slot_name like 'none%'"); got != "0" {
+	if got := pg.QueryRow("select count(*) from pg_replication_slots where slot_name = 'none'"); got != "0" {
 		t.Fatalf("%s slots of refused mirrors stay", got)
 	}
 	partial := StartMirror(t, pg, "partial", "--slot", "partial", "--partial-publish")
-	pg.Exec("delete from t", "insert into t values (3)")
-	answers(t, partial, "select * from t order by id", "1", "2", "3")
+	pg.Exec("delete from t", "insert into t values (4)")
+	answers(t, partial, "select * from t order by id", "1", "2", "3", "4")
 }
 
 // Commits that their clients do not wait for (synchronous_commit = off) are mirrored like any other, from the copy on and over a
