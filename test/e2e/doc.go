@@ -6,4 +6,8 @@
 //
 // The program is built once a test run, or taken from PGMIRROR_BIN. It runs in processes of its own, as a role with LOGIN,
 // REPLICATION and SELECT only, and is killed, stopped and started again while clients write.
+//
+// TestRandomChanges makes its runs from seeds and prints them: PGMIRROR_E2E_SEED=7 go test -run TestRandomChanges ./test/e2e
+// makes the seventh again, and any other number is a run of its own. What each connection sends is the same each time; how the
+// server interleaves them, and how far pgmirror has come when it is killed, is not.
 package e2e
