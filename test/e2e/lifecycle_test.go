@@ -55,8 +55,8 @@ func loaded(t *testing.T, seed uint64) (*harness.Postgres, *Mirror, *writers) {
 func TestStopUnderLoad(t *testing.T) {
 	t.Parallel()
 	pg, m, w := loaded(t, 1001)
-	pg.Exec(`INSERT INTO "Sh op"."My ""T" ("select", "é col") VALUES (1000000, 'before the stop')`)
-	const seen = `SELECT "é col" FROM "Sh op"."My ""T" WHERE "select" = 1000000`
+	pg.Exec("INSERT INTO marker VALUES ('before the stop')")
+	const seen = "SELECT v FROM marker"
 	if got := m.SQL(seen); len(got) != 1 {
 		t.Fatalf("the row is not visible: %q", got)
 	}
