@@ -3,14 +3,12 @@ package pgcdc
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -138,34 +136,6 @@ func replicationConfig(base *pgconn.Config, silence time.Duration) *pgconn.Confi
 		return &silenceConn{Conn: conn}, nil // below TLS: the driver's channel binding wants to see the TLS connection
 	}
 	return cfg
-}
-
-// limitSilence bounds how long a read of a replication connection may wait.
-func limitSilence(conn net.Conn, limit time.Duration) error {
-	if secured, ok := conn.(*tls.Conn); ok {
-		conn = secured.NetConn()
-	}
-	silent, ok := conn.(*silenceConn)
-	if !ok {
-		return fmt.Errorf("limit the silence of a %T", conn)
-	}
-	silent.limit.Store(int64(limit))
-	return nil
-}
-
-// silenceConn ends a read that waits for longer than limit nanoseconds; 0, as it is at first, means any time.
-type silenceConn struct {
-	net.Conn
-	limit atomic.Int64
-}
-
-func (c *silenceConn) Read(p []byte) (int, error) {
-	if limit := c.limit.Load(); limit > 0 {
-		if err := c.SetReadDeadline(time.Now().Add(time.Duration(limit))); err != nil {
-			return 0, err
-		}
-	}
-	return c.Conn.Read(p)
 }
 
 // connect opens a connection and sets what the startup packet cannot carry: a setting that not every version knows, and
