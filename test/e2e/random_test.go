@@ -203,6 +203,7 @@ func (tr *trial) compare() {
 			tr.t.Fatalf("table %s is %s: %s (insert only: %t)", table.Name, table.State, table.Error, table.InsertOnly)
 		}
 	}
+	tr.catchUp()
 	want, err := sourceContent(tr.pg, tr.tables, "")
 	tr.must(err)
 	got, err := mirrorContent(tr.m, tr.tables)
@@ -217,6 +218,17 @@ func (tr *trial) compare() {
 		total += len(rows)
 	}
 	tr.t.Logf("equal at %s: %d rows after %d changes and %d kills", point.lsn, total, tr.writers.changes.Load(), tr.kills)
+}
+
+// catchUp waits until the mirror shows everything that was committed. A busy machine may take longer than --wait-lsn waits.
+func (tr *trial) catchUp() {
+	end, err := parseLSN(tr.pg.QueryRow("SELECT pg_current_wal_insert_lsn()"))
+	tr.must(err)
+	tr.pg.Exec("SELECT pg_logical_emit_message(true, '', '')") // its commit ends above
+	tr.m.WaitStatus("caught up", func(s *mirror.Status) bool {
+		visible, err := parseLSN(s.VisibleLSN)
+		return err == nil && visible >= end
+	})
 }
 
 // checkReaders reads the snapshots of both quiet points with the readers of the issue, and a third of the tables in further
