@@ -102,15 +102,20 @@ func (c *Committed) Pin(ctx context.Context, req readstate.PinRequest) (*readsta
 	}
 	state := &readstate.State{LSN: at, Pinned: time.Now(), Release: func() {}}
 	for i, p := range c.contents.pointers {
-		state.Tables = append(state.Tables, c.table(i, p.name, at))
+		state.Tables = append(state.Tables, c.table(i, p.name, at, req.At == 0))
 	}
 	return state, nil
 }
 
-func (c *Committed) table(i int, name TableName, at LSN) *readstate.Table {
+// table is one table at a cut; newest says that no LSN was asked for.
+func (c *Committed) table(i int, name TableName, at LSN, newest bool) *readstate.Table {
 	out := &readstate.Table{Name: name}
 	if c.config.TableErr != nil {
-		out.Err = c.config.TableErr(c.contents.mirror, name, at)
+		asked := at
+		if newest {
+			asked = Newest
+		}
+		out.Err = c.config.TableErr(c.contents.mirror, name, asked)
 	}
 	if out.Err == "" && c.faults[i] != nil {
 		out.Err = c.faults[i].Error()

@@ -23,7 +23,7 @@ func TestCommitted(t *testing.T) {
 	commit(t, w, 60) // only the document moves
 
 	c, err := OpenReadOnly(t.Context(), Config{Dir: dir, TableErr: func(mirror []byte, name TableName, at LSN) string {
-		if name == b.Name && at == 60 {
+		if name == b.Name && at == Newest {
 			return "failed: " + string(mirror)
 		}
 		return ""
@@ -47,6 +47,9 @@ func TestCommitted(t *testing.T) {
 	newest, failed := pin(0)
 	if len(newest.Files) != 0 || newest.Err != "" || failed.Err != `failed: {"lsn":60}` || failed.Files != nil {
 		t.Errorf("newest: %+v, %+v", newest, failed)
+	}
+	if _, asked := pin(60); asked.Err != "" || len(asked.Files) != 1 {
+		t.Errorf("the newest cut, asked for: %+v", asked)
 	}
 	at50, _ := pin(50)
 	at40, b40 := pin(40)

@@ -23,11 +23,15 @@ type Config struct {
 	Effect func(name string) error
 	// KeepSnapshots is how many snapshots a table retains, at least 1; 0 is 100.
 	KeepSnapshots int
-	// TableErr, used by OpenReadOnly, says why a table must not be read at an LSN, or "". mirror is the stored document.
+	// TableErr, used by OpenReadOnly, says why a table must not be read at an LSN (Newest: at whatever is newest), or "". mirror
+	// is the stored document.
 	TableErr func(mirror []byte, name TableName, at LSN) string
 	// SearchPath, used by OpenReadOnly, finds the source's search path in the stored document.
 	SearchPath func(mirror []byte) []string
 }
+
+// Newest stands for the newest LSN where none was asked for.
+const Newest = LSN(1<<64 - 1)
 
 // EffectNames are the steps that Config.Effect may see.
 var EffectNames = []string{"parquet written", "parquet synced", "puffin written", "metadata written", "sqlite commit",

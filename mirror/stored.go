@@ -29,7 +29,8 @@ func (s *Stored) Publications() []string { return s.doc.Publication }
 // SearchPath is the source database's.
 func (s *Stored) SearchPath() []string { return s.doc.SearchPath }
 
-// Unreadable says why a table's committed content must not be read at an LSN, and what to do; empty when it may.
+// Unreadable says why a table's committed content must not be read at an LSN, or, for iceberg.Newest, without naming one, and
+// what to do; empty when it may.
 func (s *Stored) Unreadable(name readstate.TableName, at LSN) string {
 	for i := range s.doc.Tables {
 		if t := &s.doc.Tables[i]; t.Name == name {
