@@ -44,6 +44,9 @@ lost by that either.`,
 }
 
 func (a *app) run(ctx context.Context, s *settings, create string) error {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	defer signal.Stop(signals)
 	t, err := s.target()
 	if err != nil {
 		return err
@@ -76,9 +79,6 @@ func (a *app) run(ctx context.Context, s *settings, create string) error {
 		defer listener.Close()
 	}
 
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	defer signal.Stop(signals)
 	err = untilStopped(ctx, signals, stopLimit, log, func(ctx context.Context) error {
 		if create != "" {
 			if err := createPublications(ctx, s, t, tables, log); err != nil {
