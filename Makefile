@@ -48,10 +48,14 @@ crash:
 	@test/setup/packages.sh postgres
 	go test -timeout 4h -run TestMirrorSurvivesCrashes -v ./test/crash -crash.rounds=$(ROUNDS) -crash.seed=$(SEED)
 
+# make bench SCALE=0.2 NOTE='a busy machine' for a short run.
+SCALE ?= 1
+NOTE  ?=
+
 bench: build
 	@test/setup/packages.sh postgres
 	go build -o bin/bench ./test/bench
-	bin/bench -pgmirror bin/pgmirror -commit '$(VERSION)' -out docs/benchmarks.md
+	bin/bench -pgmirror bin/pgmirror -commit '$(VERSION)' -scale $(SCALE) -note '$(NOTE)' -out docs/benchmarks.md
 
 fmt:
 	gofmt -w $$(git ls-files '*.go')

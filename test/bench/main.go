@@ -59,6 +59,7 @@ func main() {
 	flag.StringVar(&out, "out", "", "Markdown `file` to write; empty prints it")
 	flag.StringVar(&b.profile, "cpuprofile", "", "`file` for a CPU profile of the engine in the last replay")
 	flag.StringVar(&commit, "commit", "unknown", "`revision` of what is measured")
+	flag.StringVar(&b.report.note, "note", "", "`sentence` about the circumstances, for the document")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -88,7 +89,7 @@ func (b *bench) run(ctx context.Context, only, out, commit string) (err error) {
 		return err
 	}
 	b.report.machine = describeMachine(ctx, b.pgbin)
-	b.report.commit = commit
+	b.report.commit, b.report.scale = commit, b.scale
 	b.report.loadBefore = loadAverage()
 	for _, s := range wanted {
 		b.say("%s", s.name)

@@ -8,7 +8,8 @@ import (
 
 // report is the table and where it was measured.
 type report struct {
-	machine, commit       string
+	machine, commit, note string
+	scale                 float64
 	loadBefore, loadAfter string
 	took                  time.Duration
 	lines                 []line
@@ -35,9 +36,12 @@ defaults, fsync included. "To reach" is what we aim for on two cores.
 func (r *report) markdown(now time.Time) string {
 	var b strings.Builder
 	b.WriteString(introduction)
-	fmt.Fprintf(&b, "- Machine: %s\n- Commit: %s\n- Date: %s, %.0f s\n- Load average before %s, after %s\n\n",
-		r.machine, r.commit, now.UTC().Format("2006-01-02 15:04 UTC"), r.took.Seconds(), r.loadBefore, r.loadAfter)
-	b.WriteString("| what | pgmirror | beside it | ratio | to reach | |\n|---|---|---|---|---|---|\n")
+	fmt.Fprintf(&b, "- Machine: %s\n- Commit: %s\n- Date: %s, %.0f s\n- Scale: %g\n- Load average before %s, after %s\n",
+		r.machine, r.commit, now.UTC().Format("2006-01-02 15:04 UTC"), r.took.Seconds(), r.scale, r.loadBefore, r.loadAfter)
+	if r.note != "" {
+		fmt.Fprintf(&b, "- %s\n", r.note)
+	}
+	b.WriteString("\n| what | pgmirror | beside it | ratio | to reach | |\n|---|---|---|---|---|---|\n")
 	for _, l := range r.lines {
 		cells := []string{l.what, l.ours, l.beside, l.ratio, l.target, l.note}
 		for i, c := range cells {
