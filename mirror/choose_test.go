@@ -216,3 +216,43 @@ func TestCarry(t *testing.T) {
 		}
 	}
 }
+
+// TestChooseLargeTransactionApart: a large transaction's rows are in batches of their own, which can be flushed before it ends; those of
+// a small one share a batch with the rows before it.
+func TestChooseLargeTransactionApart(t *testing.T) {
+	for _, spill := range []int64{1, 0} {
+		w := newWorld(t, 1)
+		w.faults, w.pressure, w.spill = 0, false, spill
+		w.start()
+		insert := func(rows int) LSN {
+			var changes []message
+			for range rows {
+				cells := []cell{val("1"), nil, val("x")}
+				w.table(4).versions = append(w.table(4).versions, &version{cells: cells, created: w.source.end() + 64 + LSN(8*rows)})
+				changes = append(changes, message{'I'}.u32(4).u8('N').tuple(cells))
+			}
+			c := w.source.commit(changes)
+			w.send(c)
+			w.settle()
+			return c.end
+		}
+		w.check(w.m.inTurn(context.Background(), func() error { w.m.cfg.BatchRows = 8; return nil }))
+		insert(1)
+		end := insert(20)
+		mixed := false
+		w.check(w.m.inTurn(context.Background(), func() error {
+			for _, s := range w.m.byOID[4].version.Load().segments {
+				if s.batch != nil && s.batch.rows > 0 {
+					first, last := s.batch.span()
+					mixed = mixed || first < end && last == end
+				}
+			}
+			return nil
+		}))
+		if mixed == (spill > 0) {
+			t.Errorf("spilled from %d bytes on: a batch holds rows of both transactions: %v", spill, mixed)
+		}
+		w.readSomewhere()
+		w.end()
+	}
+}
