@@ -151,7 +151,13 @@ func (m *Mirror) applyLoop(ctx context.Context) error {
 		case t := <-m.urgent:
 			t.run()
 		case ev := <-events:
-			if err := m.event(ctx, ev); errors.Is(err, errAbandoned) {
+			if m.stopping() {
+				// The last checkpoint may have had its turn already: what is applied now would be visible and not durable.
+				events = nil
+				if ev.Transaction != nil {
+					ev.Transaction.Release()
+				}
+			} else if err := m.event(ctx, ev); errors.Is(err, errAbandoned) {
 				m.abandoned, events = true, nil
 			} else if err != nil {
 				return err
@@ -170,6 +176,16 @@ func (m *Mirror) applyLoop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
+	}
+}
+
+// stopping reports whether no more events are taken.
+func (m *Mirror) stopping() bool {
+	select {
+	case <-m.stop:
+		return true
+	default:
+		return false
 	}
 }
 

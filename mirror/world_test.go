@@ -46,6 +46,7 @@ type world struct {
 	trail   []mark
 	sent    LSN // end of the newest commit on the stream
 
+	effectMu  sync.Mutex // the applier has effects too
 	effectErr map[string]error
 	serial    int
 	trace     []string
@@ -108,13 +109,30 @@ func (w *world) lastCommitBefore(lsn LSN) LSN {
 	return last
 }
 
+// effect is what the engine asks before each effect on the outside.
+func (w *world) effect(name string) error {
+	w.effectMu.Lock()
+	defer w.effectMu.Unlock()
+	return w.effectErr[name]
+}
+
+// failAt lets one effect fail from now on, or none.
+func (w *world) failAt(name string) {
+	w.effectMu.Lock()
+	defer w.effectMu.Unlock()
+	clear(w.effectErr)
+	if name != "" {
+		w.effectErr[name] = errPowerCut
+	}
+}
+
 // start begins a life of the mirror: recovery, or the first copy, then the stream from the slot's confirmed LSN.
 func (w *world) start() {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	cfg := Config{Slot: "m", Publications: []string{"p"}, IndexDir: "/i", BatchRows: 1 + w.rng.IntN(12), FlushWorkers: 1, CopyWorkers: 1,
 		History: w.history, NullUnrepresentable: w.nullBad, FileRows: 1 + w.rng.Int64N(5),
-		Effect: func(name string) error { return w.effectErr[name] }}
+		Effect: w.effect}
 	m, err := New(cfg, w.source, w.ware, w.files, w.clock)
 	w.check(err)
 	w.check(m.recover(ctx))
@@ -326,7 +344,7 @@ func (w *world) crash() {
 	w.stop()
 	<-w.ended
 	w.pinned = nil
-	clear(w.effectErr)
+	w.failAt("")
 	w.ware.writing, w.ware.committing = nil, nil
 	var paths []string
 	for path := range w.files.files {
@@ -498,11 +516,11 @@ func (w *world) during(name string, job func() error) {
 	}
 	w.ware.committing = func() error {
 		w.ware.writing()
-		return w.effectErr["commit"]
+		return w.effect("commit")
 	}
 	if w.rng.IntN(6) == 0 {
 		effects := []string{"file index", "version installed", "commit", "acknowledge"}
-		w.effectErr[effects[w.rng.IntN(len(effects))]] = errPowerCut
+		w.failAt(effects[w.rng.IntN(len(effects))])
 	}
 	err := job()
 	w.ware.writing, w.ware.committing = nil, nil
@@ -511,7 +529,7 @@ func (w *world) during(name string, job func() error) {
 		w.crash()
 		return
 	}
-	clear(w.effectErr)
+	w.failAt("")
 	w.check(err)
 	w.settle()
 	if w.pressure {
