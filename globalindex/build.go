@@ -1,8 +1,10 @@
 package globalindex
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"slices"
 )
@@ -69,40 +71,38 @@ func encode(h Header, entries []FileEntry) ([]byte, error) {
 		}
 	}
 	l := h.layout()
-	sorted, starts := sortByBucket(l, entries)
+	sorted := sortByBucket(l, entries)
 	for i := 1; i < len(sorted); i++ {
 		if sorted[i] == sorted[i-1] {
 			return nil, fmt.Errorf("row %d of file %d has two entries", sorted[i].Row, sorted[i].File)
 		}
 	}
 
-	content := make([]byte, l.directorySize()+l.entriesSize(h.Entries))
-	packed := content[l.directorySize():]
-	for i, start := range starts {
-		putBits(content, uint64(i)*uint64(l.offsetBits), l.offsetBits, start)
+	content := make([]byte, l.contentSize())
+	var sums [sections]uint32
+	for i, part := range l.split(content) {
+		w := newSection(i, l, bytes.NewBuffer(part[:0])) // fills part, whose size is exact
+		for _, e := range sorted {
+			w.add(e)
+		}
+		if err := w.finish(); err != nil {
+			return nil, err
+		}
+		sums[i] = crc32.Checksum(part, castagnoli)
 	}
-	for i, e := range sorted {
-		at := uint64(i) * uint64(l.entryBits())
-		putBits(packed, at, l.lowBits(), e.Hash)
-		at += uint64(l.lowBits())
-		putBits(packed, at, l.fileBits, uint64(e.File))
-		at += uint64(l.fileBits)
-		putBits(packed, at, l.rowBits, uint64(e.Row))
-	}
-	return append(h.appendHeader(nil, content), content...), nil
+	return append(h.encode(sums), content...), nil
 }
 
-// sortByBucket returns the entries by hash, file and row, and the position of each bucket's first one, with the end of the last
-// bucket after them. Counting by bucket leaves a handful of entries to sort in each.
-func sortByBucket(l layout, entries []FileEntry) (sorted []FileEntry, starts []uint64) {
-	starts = make([]uint64, l.buckets()+1)
+// sortByBucket returns the entries by hash, file and row. Counting by bucket leaves a handful of entries to sort in each.
+func sortByBucket(l layout, entries []FileEntry) []FileEntry {
+	starts := make([]uint64, l.buckets()+1)
 	for _, e := range entries {
 		starts[l.bucket(e.Hash)+1]++
 	}
 	for i := 1; i < len(starts); i++ {
 		starts[i] += starts[i-1]
 	}
-	sorted = make([]FileEntry, len(entries))
+	sorted := make([]FileEntry, len(entries))
 	next := slices.Clone(starts)
 	for _, e := range entries {
 		b := l.bucket(e.Hash)
@@ -112,5 +112,5 @@ func sortByBucket(l layout, entries []FileEntry) (sorted []FileEntry, starts []u
 	for i := range l.buckets() {
 		slices.SortFunc(sorted[starts[i]:starts[i+1]], compareEntries)
 	}
-	return sorted, starts
+	return sorted
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"iter"
+	"math"
 )
 
 // FileIndex finds rows of data files by hash, in the bytes of one index file. Any number of goroutines may read it.
@@ -12,6 +13,8 @@ type FileIndex struct {
 	header    Header
 	layout    layout
 	rows      []uint64 // of each file
+	filter    []byte
+	blocks    uint64 // of the filter
 	directory []byte
 	packed    []byte
 	size      int64
@@ -28,14 +31,17 @@ func OpenFileIndex(data []byte) (*FileIndex, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open file index: %w", err)
 	}
-	want, got := binary.LittleEndian.Uint32(data[contentSumAt:]), crc32.Checksum(content, castagnoli)
-	if want != got {
-		return nil, fmt.Errorf("open file index: %w: checksum %08x, content has %08x", ErrCorrupt, want, got)
-	}
 	l := h.layout()
+	parts := l.split(content)
+	for i, part := range parts {
+		want, got := binary.LittleEndian.Uint32(data[sumsAt+i*sumSize:]), crc32.Checksum(part, castagnoli)
+		if want != got {
+			return nil, fmt.Errorf("open file index: %w: checksum %08x of section %d, content has %08x", ErrCorrupt, want, i, got)
+		}
+	}
 	x := &FileIndex{
 		header: h, layout: l, size: int64(len(data)),
-		directory: content[:l.directorySize()], packed: content[l.directorySize():],
+		filter: parts[filterSection], blocks: l.filterBlocks, directory: parts[directorySection], packed: parts[entriesSection],
 	}
 	for _, f := range h.Files {
 		x.rows = append(x.rows, f.Rows)
@@ -52,21 +58,53 @@ func (x *FileIndex) Bytes() int64 { return x.size }
 // Candidates appends to dst the locations of all rows with a hash, by file and row. It allocates nothing if dst has room.
 // A row may have been deleted after the index was written.
 func (x *FileIndex) Candidates(hash uint64, dst []FileLocation) []FileLocation {
+	return x.CandidatesFrom(hash, 0, math.MaxInt, dst)
+}
+
+// CandidatesFrom appends what Candidates would, without the first skip locations and no more than limit: fewer are appended when there
+// are no more. Skipping costs the same however far it goes. So a caller that takes the live rows of one hash one by one, as for equal rows
+// without a key, notes how many of the first ones it knows to be deleted and starts after them; nothing revives a deleted row.
+// A negative skip or limit is 0. Bytes that Verify refuses may count entries that Candidates leaves out.
+func (x *FileIndex) CandidatesFrom(hash uint64, skip, limit int, dst []FileLocation) []FileLocation {
+	if !x.mayHave(hash) {
+		return dst
+	}
 	low := x.layout.low(hash)
 	lowBits, width := x.layout.lowBits(), uint64(x.layout.entryBits())
 	start, end := x.bucket(x.layout.bucket(hash))
-	for at := start * width; at < end*width; at += width {
-		stored := readBits(x.packed, at, lowBits)
-		if stored > low {
+	i := x.firstAtLeast(low, start, end)
+	if uint64(max(skip, 0)) >= end-i {
+		return dst
+	}
+	for i += uint64(max(skip, 0)); i < end && limit > 0; i++ {
+		if readBits(x.packed, i*width, lowBits) != low {
 			break
 		}
-		if stored == low {
-			if loc := x.location(at); x.valid(loc) {
-				dst = append(dst, loc)
-			}
+		if loc := x.location(i * width); x.valid(loc) {
+			dst = append(dst, loc)
+			limit--
 		}
 	}
 	return dst
+}
+
+// firstAtLeast returns the first of a bucket's entries whose low bits are not below low; end if there is none. Few entries are gone
+// through; a bucket has many only where rows share a hash, and there halving is faster.
+func (x *FileIndex) firstAtLeast(low, start, end uint64) uint64 {
+	const few = 8
+	lowBits, width := x.layout.lowBits(), uint64(x.layout.entryBits())
+	for end-start > few {
+		middle := start + (end-start)/2
+		if readBits(x.packed, middle*width, lowBits) < low {
+			start = middle + 1
+		} else {
+			end = middle
+		}
+	}
+	for start < end && readBits(x.packed, start*width, lowBits) < low {
+		start++
+	}
+	return start
 }
 
 // bucket returns where a bucket's entries are; nowhere, if the directory says what cannot be.
@@ -91,29 +129,50 @@ func (x *FileIndex) valid(loc FileLocation) bool {
 	return uint64(loc.File) < uint64(len(x.rows)) && uint64(loc.Row) < x.rows[loc.File]
 }
 
-// All goes through the entries by hash, file and row: merging indexes is merging these sequences. Entries of bytes that Verify refuses may
-// be left out.
+// All goes through the entries by hash, file and row. Entries of bytes that Verify refuses may be left out.
 func (x *FileIndex) All() iter.Seq[FileEntry] {
 	return func(yield func(FileEntry) bool) {
-		width := uint64(x.layout.entryBits())
-		for b := range x.layout.buckets() {
-			start, end := x.bucket(b)
-			for i := start; i < end; i++ {
-				loc := x.location(i * width)
-				if !x.valid(loc) {
-					continue
-				}
-				hash := b<<x.layout.lowBits() | readBits(x.packed, i*width, x.layout.lowBits())
-				if !yield(FileEntry{Hash: hash, File: loc.File, Row: loc.Row}) {
-					return
-				}
+		for c := (cursor{index: x}); c.next(); {
+			if !yield(c.entry) {
+				return
 			}
 		}
 	}
 }
 
-// Verify looks at every entry: the directory ascends over all of them, they are sorted, none comes twice, and each names a row of a
-// file. Its error is ErrCorrupt.
+// cursor goes through the entries of an index in their order.
+type cursor struct {
+	index   *FileIndex
+	bucket  uint64 // the one after that of the entry
+	at, end uint64 // the next entry and the end of its bucket
+	entry   FileEntry
+	read    uint64 // entries so far
+}
+
+// next moves to the next entry that names a row of a file, and tells whether there is one.
+func (c *cursor) next() bool {
+	l := c.index.layout
+	for {
+		for c.at == c.end {
+			if c.bucket == l.buckets() {
+				return false
+			}
+			c.at, c.end = c.index.bucket(c.bucket)
+			c.bucket++
+		}
+		at := c.at * uint64(l.entryBits())
+		c.at++
+		if loc := c.index.location(at); c.index.valid(loc) {
+			hash := (c.bucket-1)<<l.lowBits() | readBits(c.index.packed, at, l.lowBits())
+			c.entry = FileEntry{Hash: hash, File: loc.File, Row: loc.Row}
+			c.read++
+			return true
+		}
+	}
+}
+
+// Verify looks at every entry: the directory ascends over all of them, they are sorted, none comes twice, each names a row of a
+// file, and the filter lets each hash pass. Its error is ErrCorrupt.
 func (x *FileIndex) Verify() error {
 	width, n := uint64(x.layout.entryBits()), x.layout.offsetBits
 	expected := uint64(0)
@@ -129,6 +188,9 @@ func (x *FileIndex) Verify() error {
 			e := FileEntry{Hash: readBits(x.packed, i*width, x.layout.lowBits()), File: loc.File, Row: loc.Row}
 			if !x.valid(loc) {
 				return fmt.Errorf("verify file index: %w: entry %d is for row %d of file %d", ErrCorrupt, i, e.Row, e.File)
+			}
+			if !x.mayHave(b<<x.layout.lowBits() | e.Hash) {
+				return fmt.Errorf("verify file index: %w: the filter keeps entry %d from being found", ErrCorrupt, i)
 			}
 			if i > start && compareEntries(previous, e) >= 0 {
 				return fmt.Errorf("verify file index: %w: entry %d is out of order", ErrCorrupt, i)

@@ -286,8 +286,8 @@ func TestOpenFindsDamage(t *testing.T) {
 	}
 	older := slices.Clone(data)
 	older[versionAt]--
-	if _, err := OpenFileIndex(older); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("version 0: %v", err)
+	if _, err := OpenFileIndex(older); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "version 1, known is 2") {
+		t.Errorf("version 1: %v", err)
 	}
 }
 
@@ -304,7 +304,13 @@ func seal(data []byte) []byte {
 	if size < fixedSize+sumSize || size > uint64(len(data)) {
 		return data
 	}
-	le.PutUint32(data[contentSumAt:], crc32.Checksum(data[size:], castagnoli))
+	h := Header{Entries: le.Uint64(data[entriesAt:]), KeyKind: KeyKind(data[keyKindAt]), HashID: HashID(data[hashIDAt])}
+	content := data[size:]
+	if h.readLists(data[:size-sumSize]) == nil && h.check() == nil && h.layout().contentSize() == uint64(len(content)) {
+		for i, part := range h.layout().split(content) {
+			le.PutUint32(data[sumsAt+i*sumSize:], crc32.Checksum(part, castagnoli))
+		}
+	}
 	le.PutUint32(data[size-sumSize:], crc32.Checksum(data[:size-sumSize], castagnoli))
 	return data
 }
@@ -343,6 +349,7 @@ func TestVerifyFindsWrongContent(t *testing.T) {
 		"does not ascend":           func(x *FileIndex) { setStart(x, 1, 8); setStart(x, 2, 7) },
 		"past the last entry":       func(x *FileIndex) { setStart(x, 3, 15) },
 		"leaves the last entry out": func(x *FileIndex) { setStart(x, 4, 7) },
+		"a filter without bits":     func(x *FileIndex) { clear(x.filter) },
 	} {
 		wrong := slices.Clone(data)
 		damage(mustOpen(t, wrong))
@@ -441,14 +448,18 @@ func TestCandidatesAllocatesNothing(t *testing.T) {
 	}
 }
 
-// 10M rows of one file take at most 10 bytes a row (DESIGN 15): it is the sizes that are computed.
+// 10M rows of one file take at most 10 bytes a row (DESIGN 15), and 10 bits more for the filter, to a whole block. It is the sizes that are
+// computed.
 func TestFileIndexSize(t *testing.T) {
 	for _, rows := range []uint64{1_000_000, 8_388_600, 10_000_000, 100_000_000} {
 		h := intHeader(rows)
 		h.Entries = rows
-		l := h.layout()
-		if size := float64(l.directorySize()+l.entriesSize(rows)) / float64(rows); size > 10 {
+		sizes := h.layout().sizes()
+		if size := float64(sizes[directorySection]+sizes[entriesSection]) / float64(rows); size > 10 {
 			t.Errorf("%d rows: %.2f bytes a row", rows, size)
+		}
+		if size := sizes[filterSection]; size*8 >= rows*10+filterBits {
+			t.Errorf("%d rows: a filter of %d bytes", rows, size)
 		}
 	}
 }

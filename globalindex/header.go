@@ -28,34 +28,37 @@ type FileRef struct {
 // The header's layout, all numbers little endian; docs/formats/file-index.md has the whole format.
 const (
 	magic   = "pgmindex"
-	version = 1
+	version = 2
 
 	versionAt     = 8  // uint32
 	headerSizeAt  = 12 // uint32: with padding and checksum
 	entriesAt     = 16 // uint64
-	contentSizeAt = 24 // uint64: directory and entries
-	contentSumAt  = 32 // uint32: CRC-32C of the content
-	keyKindAt     = 36 // uint8
-	hashIDAt      = 37 // uint8
-	bucketBitsAt  = 38 // uint8
-	rowBitsAt     = 39 // uint8
-	columnCountAt = 40 // uint32
-	fileCountAt   = 44 // uint32
-	fixedSize     = 48 // then columns: int32 each; files: rows uint64, length uint32, path
+	contentSizeAt = 24 // uint64: filter, directory and entries
+	sumsAt        = 32 // uint32 each: CRC-32C of filter, directory and entries
+	keyKindAt     = 44 // uint8
+	hashIDAt      = 45 // uint8
+	bucketBitsAt  = 46 // uint8
+	rowBitsAt     = 47 // uint8
+	columnCountAt = 48 // uint32
+	fileCountAt   = 52 // uint32
+	fixedSize     = 56 // then columns: int32 each; files: rows uint64, length uint32, path
 
 	sumSize    = 4
 	fileFixed  = 12
+	headerUnit = filterBlock // a header is a multiple of it, so that filter blocks are cache lines of a mapped file
 	maxEntries = 1 << 40
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// layout is the widths that follow from a header.
+// layout is the widths and sizes that follow from a header.
 type layout struct {
-	bucketBits uint // N: a hash's high bits that choose the bucket
-	fileBits   uint
-	rowBits    uint
-	offsetBits uint // of a directory element
+	entries      uint64
+	filterBlocks uint64
+	bucketBits   uint // N: a hash's high bits that choose the bucket
+	fileBits     uint
+	rowBits      uint
+	offsetBits   uint // of a directory element
 }
 
 // bucketBits is log2 of the number of buckets: the next power of two at or above entries/4 + 2, about 2 to 4 entries a bucket.
@@ -67,10 +70,12 @@ func (h *Header) layout() layout {
 		rows = max(rows, f.Rows)
 	}
 	return layout{
-		bucketBits: bucketBits(h.Entries),
-		fileBits:   widthBelow(uint64(len(h.Files))),
-		rowBits:    widthBelow(rows),
-		offsetBits: uint(bits.Len64(h.Entries)),
+		entries:      h.Entries,
+		filterBlocks: filterBlocks(h.Entries),
+		bucketBits:   bucketBits(h.Entries),
+		fileBits:     widthBelow(uint64(len(h.Files))),
+		rowBits:      widthBelow(rows),
+		offsetBits:   uint(bits.Len64(h.Entries)),
 	}
 }
 
@@ -88,10 +93,29 @@ func (l layout) buckets() uint64           { return 1 << l.bucketBits }
 func (l layout) bucket(hash uint64) uint64 { return hash >> l.lowBits() }
 func (l layout) low(hash uint64) uint64    { return hash & (1<<l.lowBits() - 1) }
 
-// directorySize and entriesSize are in bytes, whole 64-bit words.
-func (l layout) directorySize() uint64 { return wordBytes((l.buckets() + 1) * uint64(l.offsetBits)) }
-func (l layout) entriesSize(entries uint64) uint64 {
-	return wordBytes(entries * uint64(l.entryBits())) // no overflow: 2^40 times 127
+// sizes are the bytes of each section, whole 64-bit words.
+func (l layout) sizes() [sections]uint64 {
+	return [sections]uint64{
+		filterSection:    l.filterBlocks * filterBlock,
+		directorySection: wordBytes((l.buckets() + 1) * uint64(l.offsetBits)),
+		entriesSection:   wordBytes(l.entries * uint64(l.entryBits())), // no overflow: 2^40 times 127
+	}
+}
+
+func (l layout) contentSize() uint64 {
+	total := uint64(0)
+	for _, size := range l.sizes() {
+		total += size
+	}
+	return total
+}
+
+// split cuts a content of the right size into its sections.
+func (l layout) split(content []byte) (parts [sections][]byte) {
+	for i, size := range l.sizes() {
+		parts[i], content = content[:size:size], content[size:]
+	}
+	return parts
 }
 
 func wordBytes(bits uint64) uint64 { return (bits + 63) / 64 * 8 }
@@ -117,17 +141,19 @@ func (h *Header) check() error {
 	return nil
 }
 
-// appendHeader appends the header of an index with that content.
-func (h *Header) appendHeader(dst []byte, content []byte) []byte {
+// encode returns the header of an index whose sections have those checksums.
+func (h *Header) encode(sums [sections]uint32) []byte {
 	l := h.layout()
 	le := binary.LittleEndian
-	start := len(dst)
+	var dst []byte
 	dst = append(dst, magic...)
 	dst = le.AppendUint32(dst, version)
 	dst = le.AppendUint32(dst, 0) // the size, below
 	dst = le.AppendUint64(dst, h.Entries)
-	dst = le.AppendUint64(dst, uint64(len(content)))
-	dst = le.AppendUint32(dst, crc32.Checksum(content, castagnoli))
+	dst = le.AppendUint64(dst, l.contentSize())
+	for _, sum := range sums {
+		dst = le.AppendUint32(dst, sum)
+	}
 	dst = append(dst, byte(h.KeyKind), byte(h.HashID), byte(l.bucketBits), byte(l.rowBits))
 	dst = le.AppendUint32(dst, uint32(len(h.Columns)))
 	dst = le.AppendUint32(dst, uint32(len(h.Files)))
@@ -139,11 +165,11 @@ func (h *Header) appendHeader(dst []byte, content []byte) []byte {
 		dst = le.AppendUint32(dst, uint32(len(f.Path)))
 		dst = append(dst, f.Path...)
 	}
-	for (len(dst)-start+sumSize)%8 != 0 {
+	for (len(dst)+sumSize)%headerUnit != 0 {
 		dst = append(dst, 0)
 	}
-	le.PutUint32(dst[start+headerSizeAt:], uint32(len(dst)-start+sumSize))
-	return le.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
+	le.PutUint32(dst[headerSizeAt:], uint32(len(dst)+sumSize))
+	return le.AppendUint32(dst, crc32.Checksum(dst, castagnoli))
 }
 
 // readHeader reads the header of data, checks it against the length of data, and returns the content.
@@ -159,10 +185,10 @@ func readHeader(data []byte) (h Header, content []byte, err error) {
 		if v > version {
 			return h, nil, fmt.Errorf("%w: version %d, known is %d", ErrNewerVersion, v, version)
 		}
-		return h, nil, fmt.Errorf("%w: version %d", ErrCorrupt, v)
+		return h, nil, fmt.Errorf("%w: version %d, known is %d", ErrCorrupt, v, version)
 	}
 	size := uint64(le.Uint32(data[headerSizeAt:]))
-	if size < fixedSize+sumSize || size > uint64(len(data)) || size%8 != 0 {
+	if size < fixedSize+sumSize || size > uint64(len(data)) || size%headerUnit != 0 {
 		return h, nil, fmt.Errorf("%w: header of %d in %d bytes", ErrCorrupt, size, len(data))
 	}
 	sum := le.Uint32(data[size-sumSize:])
@@ -184,7 +210,7 @@ func readHeader(data []byte) (h Header, content []byte, err error) {
 	if header[bucketBitsAt] != byte(l.bucketBits) || header[rowBitsAt] != byte(l.rowBits) {
 		return h, nil, fmt.Errorf("%w: bucket bits %d, row bits %d; want %d, %d", ErrCorrupt, header[bucketBitsAt], header[rowBitsAt], l.bucketBits, l.rowBits)
 	}
-	if n := le.Uint64(header[contentSizeAt:]); n != uint64(len(content)) || n != l.directorySize()+l.entriesSize(h.Entries) {
+	if n := le.Uint64(header[contentSizeAt:]); n != uint64(len(content)) || n != l.contentSize() {
 		return h, nil, fmt.Errorf("%w: content of %d bytes, %d are there", ErrCorrupt, n, len(content))
 	}
 	return h, content, nil
@@ -216,7 +242,7 @@ func (h *Header) readLists(header []byte) error {
 		h.Files[i] = FileRef{Path: string(rest[:length]), Rows: rows}
 		rest = rest[length:]
 	}
-	if len(rest) >= 8 || len(bytes.Trim(rest, "\x00")) != 0 {
+	if len(rest) >= headerUnit || len(bytes.Trim(rest, "\x00")) != 0 {
 		return fmt.Errorf("%d bytes follow the files", len(rest))
 	}
 	return nil

@@ -33,6 +33,15 @@ def packed(numbers):
     return total.to_bytes((at + 63) // 64 * 8, "little")
 
 
+def bloom(hashes):
+    blocks = [0] * max(1, -(-10 * len(hashes) // 512))
+    for h in hashes:
+        product = (h ^ h >> 32) * 0x9E3779B97F4A7C15 & M
+        for i in range(6):
+            blocks[h * len(blocks) >> 64] |= 1 << (product >> 55 - 9 * i & 511)
+    return b"".join(b.to_bytes(64, "little") for b in blocks)
+
+
 def index(kind, columns, files):
     entries = sorted(
         ((splitmix64(k) if kind == 1 else xxhash.xxh64_intdigest(bytes.fromhex(k))), f, r)
@@ -44,14 +53,17 @@ def index(kind, columns, files):
     file_bits = max(len(files) - 1, 0).bit_length()
     row_bits = max(max((len(keys) for _, keys in files), default=0) - 1, 0).bit_length()
     starts = [sum(1 for h, _, _ in entries if h >> (64 - n) < b) for b in range(buckets + 1)]
-    content = packed((s, len(entries).bit_length()) for s in starts)
-    content += packed(p for h, f, r in entries for p in ((h & (1 << 64 - n) - 1, 64 - n), (f, file_bits), (r, row_bits)))
+    sections = (
+        bloom([h for h, _, _ in entries]),
+        packed((s, len(entries).bit_length()) for s in starts),
+        packed(p for h, f, r in entries for p in ((h & (1 << 64 - n) - 1, 64 - n), (f, file_bits), (r, row_bits))),
+    )
     lists = b"".join(struct.pack("<i", c) for c in columns)
     lists += b"".join(struct.pack("<QI", len(keys), len(path.encode())) + path.encode() for path, keys in files)
-    lists += b"\0" * (-(48 + len(lists) + 4) % 8)
-    header = struct.pack("<8sIIQQIBBBBII", b"pgmindex", 1, 48 + len(lists) + 4, len(entries), len(content),
-                         crc32c(content), kind, kind, n, row_bits, len(columns), len(files)) + lists
-    return header + struct.pack("<I", crc32c(header)) + content
+    lists += b"\0" * (-(56 + len(lists) + 4) % 64)
+    header = struct.pack("<8sIIQQIIIBBBBII", b"pgmindex", 2, 56 + len(lists) + 4, len(entries), sum(map(len, sections)),
+                         *map(crc32c, sections), kind, kind, n, row_bits, len(columns), len(files)) + lists
+    return header + struct.pack("<I", crc32c(header)) + b"".join(sections)
 
 
 def write(name, kind, columns, files):
