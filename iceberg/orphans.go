@@ -76,7 +76,7 @@ func (w *Warehouse) remove(path string) error {
 
 // RemoveOrphans deletes what an earlier life left behind: files of our naming that no retained snapshot needs, in the
 // directories of known and of forgotten tables. It is for the start, after Load: open Writers would lose their files.
-// Anything that we could not have made is left alone.
+// Anything that we could not have made is left alone, and so is everything when the catalog is new: it was lost.
 func (w *Warehouse) RemoveOrphans(ctx context.Context) (removed []string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,6 +110,9 @@ func (w *Warehouse) RemoveOrphans(ctx context.Context) (removed []string, err er
 			}
 			if err := ctx.Err(); err != nil {
 				return removed, err
+			}
+			if c.commitID == "" { // the first commit comes before the first file
+				return nil, fmt.Errorf("%w: %s holds a table, but the catalog was never written to: catalog.db was lost; restore it, or drop the warehouse (pgmirror drop --warehouse)", ErrCorrupt, dir)
 			}
 			gone, err := w.removeFrom(dir, keep, !dirs[dir])
 			removed = append(removed, gone...)

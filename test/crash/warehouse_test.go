@@ -126,8 +126,13 @@ func (w *world) change(ctx context.Context, warehouse *iceberg.Warehouse, files 
 // changes is how many cuts work commits.
 const changes = 3
 
-// work goes on from the stored state until all changes are committed.
+// work goes on from the stored state until all changes are committed. As the mirror does, it stores a document before the first file.
 func (w *world) work(ctx context.Context, warehouse *iceberg.Warehouse, state *iceberg.State) error {
+	if state.Mirror == nil {
+		if _, err := warehouse.Commit(ctx, iceberg.Commit{Mirror: []byte(`{"serial":0}`)}); err != nil {
+			return err
+		}
+	}
 	var files []iceberg.DataFile
 	for _, table := range state.Tables {
 		files = table.Files
