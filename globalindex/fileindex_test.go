@@ -184,6 +184,12 @@ func TestFileIndexAgreesWithMap(t *testing.T) {
 			if got := x.Candidates(want, nil); !slices.Equal(got, locations) {
 				t.Fatalf("candidates of %#x: %v, want %v", want, got, locations)
 			}
+			skip, limit := rapid.IntRange(-1, len(locations)+1).Draw(t, "skip"), rapid.IntRange(-1, len(locations)+1).Draw(t, "limit")
+			some := locations[min(max(skip, 0), len(locations)):]
+			some = some[:min(max(limit, 0), len(some))]
+			if got := x.CandidatesFrom(want, skip, limit, nil); !slices.Equal(got, some) {
+				t.Fatalf("candidates of %#x from %d, at most %d: %v, want %v", want, skip, limit, got, some)
+			}
 		}
 		if other := hash.Draw(t, "other"); model[other] == nil && len(x.Candidates(other, nil)) != 0 {
 			t.Fatalf("candidates of an absent hash: %v", x.Candidates(other, nil))
@@ -396,6 +402,13 @@ func lookAround(t *testing.T, x *FileIndex) {
 		for _, loc := range x.Candidates(^hash, x.Candidates(hash, nil)) {
 			check(loc)
 		}
+		some := x.CandidatesFrom(hash, int(hash%5), 2, nil)
+		if len(some) > 2 {
+			t.Fatalf("%d of 2 candidates", len(some))
+		}
+		for _, loc := range some {
+			check(loc)
+		}
 	}
 }
 
@@ -430,6 +443,11 @@ func FuzzOpenFileIndex(f *testing.F) {
 					t.Fatal(err)
 				}
 			}
+			twin := x.Header()
+			for i := range twin.Files {
+				twin.Files[i].Path = strconv.Itoa(i)
+			}
+			_ = Merge(new(writer), twin, []MergeSource{{Index: x, Move: func(loc FileLocation) (FileLocation, bool) { return loc, true }}})
 		}
 	})
 }
@@ -443,9 +461,34 @@ func TestCandidatesAllocatesNothing(t *testing.T) {
 	x := mustOpen(t, someIndex(t, 5000))
 	dst := make([]FileLocation, 0, 8)
 	k := int64(0)
-	if n := testing.AllocsPerRun(1000, func() { k++; dst = x.Candidates(HashInt(k), dst[:0]) }); n != 0 {
+	if n := testing.AllocsPerRun(10_000, func() { k++; dst = x.Candidates(HashInt(k), dst[:0]) }); n != 0 { // half of them are not there
 		t.Errorf("%v allocations a lookup", n)
 	}
+}
+
+// Equal rows, as of a table without a key, can be taken one by one without going through those before: for 300,000 rows that would be 45
+// billion steps.
+func TestCandidatesFromSkips(t *testing.T) {
+	const rows = 300_000
+	x := mustOpen(t, equalRows(t, rows))
+	var dst []FileLocation
+	for i := range rows {
+		if dst = x.CandidatesFrom(1<<40, i, 1, dst[:0]); len(dst) != 1 || dst[0] != (FileLocation{0, uint32(i)}) {
+			t.Fatalf("row %d: %v", i, dst)
+		}
+	}
+	if dst = x.CandidatesFrom(1<<40, rows, 1, dst[:0]); len(dst) != 0 {
+		t.Fatalf("after the last row: %v", dst)
+	}
+}
+
+// equalRows is an index of one hash.
+func equalRows(t testing.TB, rows int) []byte {
+	data, err := BuildFileIndex(intHeader(uint64(rows)), [][]uint64{slices.Repeat([]uint64{1 << 40}, rows)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
 
 // 10M rows of one file take at most 10 bytes a row (DESIGN 15), and 10 bits more for the filter, to a whole block. It is the sizes that are
@@ -485,9 +528,26 @@ func BenchmarkFileIndex(b *testing.B) {
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds()/1e6, "Mlookups/s")
 		b.ReportMetric(float64(x.Bytes())/rows, "bytes/row")
 	})
-	b.Run("miss", func(b *testing.B) {
+	misses := func(b *testing.B, x *FileIndex) {
+		random := rand.New(rand.NewPCG(3, 4))
 		for b.Loop() {
-			dst = x.Candidates(rand.Uint64(), dst[:0])
+			dst = x.Candidates(HashInt(rows+random.Int64N(1<<40)), dst[:0])
+		}
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds()/1e6, "Mlookups/s")
+	}
+	b.Run("miss", func(b *testing.B) { misses(b, x) })
+	b.Run("miss without filter", func(b *testing.B) {
+		bare := *x
+		bare.filter = bytes.Repeat([]byte{0xFF}, filterBlock)
+		bare.blocks = 1 // every hash passes
+		misses(b, &bare)
+		b.ReportMetric(float64(x.Bytes()-int64(len(x.filter)))/rows, "bytes/row")
+	})
+	b.Run("equal rows", func(b *testing.B) {
+		const rows = 1_000_000
+		x := mustOpen(b, equalRows(b, rows))
+		for i := 0; b.Loop(); i++ {
+			dst = x.CandidatesFrom(1<<40, i%rows, 1, dst[:0])
 		}
 	})
 }

@@ -19,7 +19,7 @@ type sectionWriter interface {
 
 // newSection returns the writer of one section of an index with that layout and number of entries.
 func newSection(section int, l layout, out io.Writer) sectionWriter {
-	to := bitWriter{out: out}
+	to := bitWriter{out: out, buffer: make([]byte, 0, min(bitBuffer, l.sizes()[section]))}
 	switch section {
 	case filterSection:
 		return &filterWriter{blocks: l.filterBlocks, out: to}

@@ -10,10 +10,10 @@ const tierRatio = 2
 //
 // Each index that stays has at least twice as many rows as all newer ones together, so each has at least three times the rows
 // from itself on than the next has. Hence
-//   - with the newest index of n rows and N in all, there are at most 1 + log3(N/n) indexes: 7 after 1,000 equal flushes, and one more
-//     that was there before, however large;
+//   - with the newest index of n rows and N in all, there are at most 1 + log3(N/n) indexes: 7 after 1,000 equal flushes (in fact 6), and
+//     one more that was there before, however large;
 //   - a row comes by a merge into an index at least 1.5 times as large as its own, unless its own is the newest: it is written at most
-//     2 + log1.5(N/n) times, about 5 times on average in 1,000 equal flushes.
+//     2 + log1.5(N/n) times. For 1,000 equal flushes that is 8 times on average, the flush included.
 //
 // Applied after every flush, the chosen ones always end with the newest. A caller with indexes that another job holds passes the
 // neighbours that are free.

@@ -88,3 +88,4 @@ write("negative", 1, [7], [("a.parquet", [-1, 0, 2**63 - 1, -(2**63), 42]), ("b.
 write("composite", 2, [2, 1], [("a.parquet", [text("é") + int4(-7), text("") + int4(0), "00" + int4(1), text("") + "00", text("same") + int4(1), text("same") + int4(1)]),
                                ("b.parquet", [text("same") + int4(1)])])
 write("thousand", 1, [3], [("f%d.parquet" % i, list(range(i * 1000, i * 1000 + 250))) for i in range(4)])
+write("compacted", 1, [1], [("compacted.parquet", [10, 20, 40, 50])])
