@@ -72,11 +72,8 @@ func (x *FileIndex) CandidatesFrom(hash uint64, skip, limit int, dst []FileLocat
 	low := x.layout.low(hash)
 	lowBits, width := x.layout.lowBits(), uint64(x.layout.entryBits())
 	start, end := x.bucket(x.layout.bucket(hash))
-	i := x.firstAtLeast(low, start, end)
-	if uint64(max(skip, 0)) >= end-i {
-		return dst
-	}
-	for i += uint64(max(skip, 0)); i < end && limit > 0; i++ {
+	i := x.firstAtLeast(low, start, end) + uint64(max(skip, 0))
+	for ; i < end && limit > 0; i++ {
 		if readBits(x.packed, i*width, lowBits) != low {
 			break
 		}
