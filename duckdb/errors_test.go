@@ -45,6 +45,7 @@ func TestErrors(t *testing.T) {
 	mustFail(t, db, "SELECT pgmirror_sql('public.no', 1)", "table public.no is not mirrored")
 	mustFail(t, db, "SELECT 1; SELECT nope FROM good", `Referenced column "nope" not found`)
 	mustFail(t, db, "SELECT 1; FROM bad", bad.Err)
+	mustFail(t, db, "SELECT 1\x00 + 1; SELECT 2", "NUL byte")
 	mustFail(t, db, "SELECT 1; SELECT 1 // 0, error('boom') FROM good", "boom")
 	if got := query(t, db, "FROM good"); len(got) != 1 || got[0][0] != "2" {
 		t.Errorf("the good table shows %v", got)

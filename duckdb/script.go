@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +20,9 @@ func (db *DB) each(ctx context.Context, script string, show func(*result) error)
 			db.endScope()
 		}
 	}()
+	if strings.IndexByte(script, 0) >= 0 { // DuckDB's C interface would take it for the end
+		return errors.New("the SQL text has a NUL byte in it")
+	}
 	var extracted mapping.ExtractedStatements
 	n := mapping.ExtractStatements(db.conn, script, &extracted)
 	defer mapping.DestroyExtracted(&extracted)
