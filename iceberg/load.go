@@ -102,9 +102,9 @@ func loadTables(ctx context.Context, files FileSystem, pointers []pointer, root 
 func loadTable(files FileSystem, p pointer, root string) (*table, error) {
 	if p.location != p.ours {
 		if p.location == "" {
-			return nil, fmt.Errorf("%w: it was dropped from the catalog; resync the table", ErrForeignSnapshot)
+			return nil, fmt.Errorf("%w: it was dropped from the catalog; start anew (pgmirror drop --warehouse, pgmirror run)", ErrForeignSnapshot)
 		}
-		return nil, fmt.Errorf("%w: its metadata is %s, ours was %s; roll the table back to ours or resync it", ErrForeignSnapshot, p.location, p.ours)
+		return nil, fmt.Errorf("%w: its metadata is %s, ours was %s; roll the table back to ours or start anew (pgmirror drop --warehouse, pgmirror run)", ErrForeignSnapshot, p.location, p.ours)
 	}
 	path, err := toPath(p.location)
 	if err != nil {
@@ -140,11 +140,11 @@ func loadTable(files FileSystem, p pointer, root string) (*table, error) {
 func checkSize(files FileSystem, path string, size int64) error {
 	f, err := files.Open(path)
 	if err != nil {
-		return fmt.Errorf("%w: data file: %w; restore it or resync the table", ErrCorrupt, err)
+		return fmt.Errorf("%w: data file: %w; restore it or start anew (pgmirror drop --warehouse, pgmirror run)", ErrCorrupt, err)
 	}
 	defer f.Close()
 	if f.Size() != size {
-		return fmt.Errorf("%w: %s has %d bytes where the manifest says %d; restore it or resync the table", ErrCorrupt, path, f.Size(), size)
+		return fmt.Errorf("%w: %s has %d bytes where the manifest says %d; restore it or start anew (pgmirror drop --warehouse, pgmirror run)", ErrCorrupt, path, f.Size(), size)
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func checkSize(files FileSystem, path string, size int64) error {
 func readMetadata(files FileSystem, path string) (icetable.Metadata, error) {
 	text, err := readAll(files, path)
 	if err != nil {
-		return nil, fmt.Errorf("%w: table metadata: %w; restore it or resync the table", ErrCorrupt, err)
+		return nil, fmt.Errorf("%w: table metadata: %w; restore it or start anew (pgmirror drop --warehouse, pgmirror run)", ErrCorrupt, err)
 	}
 	meta, err := icetable.ParseMetadataBytes(text)
 	if err != nil {
@@ -183,7 +183,7 @@ func (t *table) loadSnapshot(files FileSystem, snapshot *icetable.Snapshot) (err
 	}
 	text, err := readAll(files, path)
 	if err != nil {
-		return fmt.Errorf("%w: manifest list: %w; restore it or resync the table", ErrCorrupt, err)
+		return fmt.Errorf("%w: manifest list: %w; restore it or start anew (pgmirror drop --warehouse, pgmirror run)", ErrCorrupt, err)
 	}
 	listed, err := icelib.ReadManifestList(bytes.NewReader(text))
 	if err != nil {
@@ -238,7 +238,7 @@ func schemaOf(meta icetable.Metadata, snapshot *icetable.Snapshot) (*arrow.Schem
 func (t *table) loadManifest(files FileSystem, m *manifest, live func(m *manifest, e icelib.ManifestEntry, path string) error) error {
 	text, err := readAll(files, m.path)
 	if err != nil {
-		return fmt.Errorf("%w: manifest: %w; restore it or resync the table", ErrCorrupt, err)
+		return fmt.Errorf("%w: manifest: %w; restore it or start anew (pgmirror drop --warehouse, pgmirror run)", ErrCorrupt, err)
 	}
 	entries, err := icelib.ReadManifest(m.file, bytes.NewReader(text), false)
 	if err != nil {
