@@ -189,7 +189,8 @@ func contains(all, part *deletion.Vector) bool {
 func (a *assembly) count(c *Commit) {
 	s := map[string]string{}
 	maps.Copy(s, c.Summary)
-	s[summaryLSN] = c.LSN.String()
+	lsn := a.change.lsn(c)
+	s[summaryLSN], s[summaryCut] = lsn.String(), c.LSN.String()
 	set := func(key string, n int64) {
 		if n > 0 {
 			s[key] = strconv.FormatInt(n, 10)
@@ -231,7 +232,7 @@ func (a *assembly) count(c *Commit) {
 		"total-delete-files": vectors, "total-position-deletes": positions, "total-equality-deletes": 0} {
 		s[key] = strconv.FormatInt(n, 10)
 	}
-	a.summary, a.next.lsn = s, c.LSN
+	a.summary, a.next.lsn = s, lsn
 	switch removes := len(a.removed) > 0 || len(a.newVectors) > 0; {
 	case removes && len(a.added) > 0:
 		a.operation = icetable.OpOverwrite

@@ -62,6 +62,9 @@ func (w *Warehouse) assemblies(c Commit) (jobs []*assembly, dropped []*table, er
 			return nil, nil, fmt.Errorf("%w: %s: uuid %q is malformed or comes twice", ErrIllegalCommit, where, change.UUID)
 		}
 		uuids[change.UUID] = true
+		if change.At > c.LSN {
+			return nil, nil, fmt.Errorf("%w: %s: its snapshot at %s is above the commit's %s", ErrIllegalCommit, where, change.At, c.LSN)
+		}
 		base := w.tables[change.UUID]
 		if change.Create {
 			holder := w.names[change.Name]
@@ -86,7 +89,7 @@ func (w *Warehouse) assemblies(c Commit) (jobs []*assembly, dropped []*table, er
 		if base == nil || base.name != change.Name {
 			return nil, nil, fmt.Errorf("%w: %s: no such table with uuid %s", ErrIllegalCommit, where, change.UUID)
 		}
-		if c.LSN < base.lsn {
+		if change.lsn(&c) < base.lsn {
 			return nil, nil, fmt.Errorf("%w: %s: its snapshot is at %s already", ErrIllegalCommit, where, base.lsn)
 		}
 		if change.Drop {

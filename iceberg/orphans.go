@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -54,6 +55,15 @@ func (w *Warehouse) Discard(ctx context.Context, path string) error {
 		return fmt.Errorf("discard %s: a snapshot names it", path)
 	}
 	return w.remove(path)
+}
+
+// wasCommitted says whether a commit once published the table in a directory: the version hint is written after it.
+func (w *Warehouse) wasCommitted(dir string) (bool, error) {
+	names, err := w.files.ReadDir(filepath.Join(dir, "metadata"))
+	if err != nil {
+		return false, err
+	}
+	return slices.Contains(names, hintName), nil
 }
 
 // retained says whether a retained snapshot of a known table may name a replaced file.
@@ -111,7 +121,9 @@ func (w *Warehouse) RemoveOrphans(ctx context.Context) (removed []string, err er
 			if err := ctx.Err(); err != nil {
 				return removed, err
 			}
-			if c.commitID == "" { // the first commit comes before the first file
+			if committed, err := w.wasCommitted(dir); err != nil {
+				return removed, err
+			} else if c.commitID == "" && committed {
 				return nil, fmt.Errorf("%w: %s holds a table, but the catalog was never written to: catalog.db was lost; restore it, or drop the warehouse (pgmirror drop --warehouse)", ErrCorrupt, dir)
 			}
 			gone, err := w.removeFrom(dir, keep, !dirs[dir])

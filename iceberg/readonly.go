@@ -97,6 +97,9 @@ func (c *Committed) Pin(ctx context.Context, req readstate.PinRequest) (*readsta
 	if req.At != 0 {
 		at = req.At
 		if err := c.checkCut(at); err != nil {
+			if frozen := c.frozenAt(at); frozen != nil {
+				return frozen, nil
+			}
 			return nil, err
 		}
 	}
@@ -105,6 +108,24 @@ func (c *Committed) Pin(ctx context.Context, req readstate.PinRequest) (*readsta
 		state.Tables = append(state.Tables, c.table(i, p.name, at, req.At == 0))
 	}
 	return state, nil
+}
+
+// frozenAt is a state of only those tables that failed and were good last at this LSN, which is no cut; nil when there is none.
+func (c *Committed) frozenAt(at LSN) *readstate.State {
+	state := &readstate.State{LSN: at, Pinned: time.Now(), Release: func() {}}
+	found := false
+	for i, p := range c.contents.pointers {
+		if t := c.tables[i]; t != nil && t.lsn == at {
+			state.Tables = append(state.Tables, c.table(i, p.name, at, false))
+			found = true
+			continue
+		}
+		state.Tables = append(state.Tables, &readstate.Table{Name: p.name, Err: fmt.Sprintf("table %s cannot be read at %s, which is no checkpoint", p.name, at)})
+	}
+	if !found {
+		return nil
+	}
+	return state
 }
 
 // table is one table at a cut; newest says that no LSN was asked for.
@@ -162,13 +183,13 @@ func (c *Committed) checkCut(at LSN) error {
 		}
 		first, firstSequence := LSN(0), int64(0)
 		for _, s := range t.meta.Snapshots() {
-			lsn, err := snapshotLSN(&s)
+			cut, err := snapshotCut(&s)
 			if err != nil {
 				continue
 			}
-			cuts = append(cuts, lsn)
+			cuts = append(cuts, cut)
 			if firstSequence == 0 || s.SequenceNumber < firstSequence {
-				first, firstSequence = lsn, s.SequenceNumber
+				first, firstSequence = cut, s.SequenceNumber
 			}
 		}
 		if firstSequence > 1 { // older ones have expired

@@ -70,6 +70,17 @@ func TestCommitted(t *testing.T) {
 			t.Errorf("pin %+v: error %v", req, err)
 		}
 	}
+	h := writeRows(t, w, b, 62, 8)
+	result := commit(t, w, 65, TableCommit{Name: b.Name, UUID: b.UUID, At: 63, Add: []DataFile{h}})
+	if got := result.Tables[b.Name].LSN; got != 63 {
+		t.Errorf("the snapshot of a table that failed is at %s", got)
+	}
+	if a63, b63 := pin(63); !strings.Contains(a63.Err, "no checkpoint") || len(b63.Files) != 2 {
+		t.Errorf("at the failed table's last good LSN: %+v, %+v", a63, b63)
+	}
+	if a65, b65 := pin(65); a65.Err != "" || len(b65.Files) != 2 {
+		t.Errorf("at its cut: %+v, %+v", a65, b65)
+	}
 	commit(t, w, 70, TableCommit{Name: b.Name, UUID: b.UUID, Drop: true})
 	s, err := c.Pin(t.Context(), readstate.PinRequest{})
 	if err != nil || s.LSN != 70 || len(s.Tables) != 1 {

@@ -14,7 +14,10 @@ import (
 )
 
 // Keys of the snapshot summary that are ours. The caller's Commit.Summary adds slot, checkpoint and version.
-const summaryLSN = "pgmirror.lsn"
+const (
+	summaryLSN = "pgmirror.lsn" // at which the snapshot is consistent
+	summaryCut = "pgmirror.cut" // of the commit that made it: the same, except for a table that had failed
+)
 
 // table is a table at its current snapshot, with all that the next commit needs: nothing is read back from disk. It is
 // immutable; a commit makes the next one.
@@ -101,6 +104,16 @@ func snapshotLSN(s *icetable.Snapshot) (LSN, error) {
 		return 0, fmt.Errorf("%w: snapshot %d has no %s", ErrForeignSnapshot, s.SnapshotID, summaryLSN)
 	}
 	return parseLSN(text)
+}
+
+// snapshotCut is the LSN of the commit that made a snapshot.
+func snapshotCut(s *icetable.Snapshot) (LSN, error) {
+	if s.Summary != nil {
+		if text, ok := s.Summary.Properties[summaryCut]; ok {
+			return parseLSN(text)
+		}
+	}
+	return snapshotLSN(s)
 }
 
 func parseLSN(text string) (LSN, error) {

@@ -89,6 +89,8 @@ type TableCommit struct {
 	Create bool
 	// Drop takes the table out of the catalog. Nothing else may be set.
 	Drop bool
+	// At is the LSN at which the snapshot is consistent, when it is not Commit.LSN: a table that failed stays where it was good.
+	At LSN
 	// Schema is the new schema; nil keeps the current one.
 	Schema *arrow.Schema
 	// Add lists files that Writer.Close returned and that no earlier commit took, in the order in which rows get their ids.
@@ -107,4 +109,12 @@ type Result struct {
 	// Unreachable lists files that no retained snapshot names any more since this commit. They are for DeleteUnreachable
 	// once no reader uses them.
 	Unreachable []string
+}
+
+// lsn is the LSN at which the table's snapshot of a commit is consistent.
+func (t *TableCommit) lsn(c *Commit) LSN {
+	if t.At != 0 {
+		return t.At
+	}
+	return c.LSN
 }

@@ -142,6 +142,9 @@ func (m *Mirror) describe(cp *checkpoint) error {
 		}
 		cp.commit.Tables = append(cp.commit.Tables, iceberg.TableCommit{Name: t.name, UUID: t.uuid, Vectors: map[string]*deletion.Vector{}})
 		into := &cp.commit.Tables[len(cp.commit.Tables)-1]
+		if at != cp.cut {
+			into.At = at
+		}
 		for _, s := range t.files {
 			ended := !s.alive(at)
 			switch {

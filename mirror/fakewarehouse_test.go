@@ -205,6 +205,9 @@ func (w *fakeWarehouse) commit(c iceberg.Commit) (*iceberg.Result, error) {
 			t.Schema = tc.Schema
 		}
 		t.LSN = c.LSN
+		if tc.At != 0 {
+			t.LSN = tc.At
+		}
 		files := slices.Clone(t.Files)
 		for _, path := range tc.Remove {
 			n := len(files)
@@ -217,8 +220,8 @@ func (w *fakeWarehouse) commit(c iceberg.Commit) (*iceberg.Result, error) {
 			if w.files[f.Path] == nil {
 				return nil, fmt.Errorf("add %s: no such file", f.Path)
 			}
-			if f.MaxLSN > c.LSN {
-				return nil, fmt.Errorf("add %s: rows of %s in the snapshot at %s", f.Path, f.MaxLSN, c.LSN)
+			if f.MaxLSN > t.LSN {
+				return nil, fmt.Errorf("add %s: rows of %s in the snapshot at %s", f.Path, f.MaxLSN, t.LSN)
 			}
 			files = append(files, f)
 		}

@@ -199,6 +199,9 @@ func (w *world) snapshot(c iceberg.Commit) {
 		if held == nil {
 			w.fatal("table %s is not committed", r.Name.Name)
 		}
+		if held.LSN > at {
+			w.fatal("the snapshot of %s is said to be at %s; it is at %s", r.Name.Name, held.LSN, at)
+		}
 		ids := make([]int32, held.Schema.NumFields())
 		for i := range ids {
 			id, err := fieldID(held.Schema.Field(i))
