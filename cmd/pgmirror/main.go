@@ -66,6 +66,7 @@ func (a *app) commands() []*cobra.Command {
 		a.sqlCommand(),
 		a.statusCommand(),
 		a.checkpointCommand(),
+		a.checkCommand(),
 		a.verifyCommand(),
 		a.inspectCommand(),
 		a.dropCommand(),

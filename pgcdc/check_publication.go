@@ -1,0 +1,152 @@
+package pgcdc
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// checkedPublication is one of the configured publications.
+type checkedPublication struct {
+	publicationRow
+	allTables bool
+	root      bool // publish_via_partition_root
+}
+
+// readPublications reads the publications that exist, their relations, and what they pass over.
+func (f *checkFacts) readPublications(l *looker, found []publicationRow) error {
+	for _, name := range f.cfg.Publications {
+		if !slices.ContainsFunc(found, func(p publicationRow) bool { return p.name == name }) {
+			f.missing = append(f.missing, name)
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	names := make([]string, len(found))
+	for i, p := range found {
+		names[i] = p.name
+	}
+	err := l.rows("SELECT pubname, puballtables, pubviaroot FROM pg_publication WHERE pubname IN ("+quoteLiterals(names)+") ORDER BY pubname", func(r *rowReader) error {
+		name := r.text()
+		if i := slices.Index(names, name); i >= 0 {
+			f.publications = append(f.publications, checkedPublication{found[i], r.bool(), r.bool()})
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	whole := "b.puballtables" // publications of a schema came with PostgreSQL 15
+	if l.version >= 15 {
+		whole += " OR EXISTS (SELECT FROM pg_publication_namespace s WHERE s.pnpubid = b.oid AND s.pnnspid = n.oid)"
+	}
+	err = l.rows(`SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE c.relkind = 'r' AND c.relpersistence = 'u' AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
+			AND EXISTS (SELECT FROM pg_publication b WHERE b.pubname IN (`+quoteLiterals(names)+`) AND (`+whole+`)) ORDER BY 1, 2`, func(r *rowReader) error {
+		f.unlogged = append(f.unlogged, qualified(r.text(), r.text()))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return f.readRelations(l, found)
+}
+
+// publicationFindings judges the publications as a whole.
+func (j *judgement) publicationFindings() {
+	for _, name := range j.missing {
+		var tables []string
+		for _, c := range j.candidates {
+			if c.usable && !c.partitioned {
+				tables = append(tables, qualified(c.schema, c.name))
+			}
+		}
+		fix := Fix{Advice: "no table of the database has a primary key or another replica identity: give the tables one, then make the publication"}
+		if len(tables) > 0 {
+			fix = Fix{SQL: []string{createPublication(name, tables)}, Advice: "these are all tables with a usable replica identity: leave out those that you do not want"}
+		}
+		j.add(Finding{LevelError, "publication", "publication " + quoteIdent(name), "it does not exist", "the publication says which tables are mirrored", fix})
+	}
+	for _, p := range j.publications {
+		object := "publication " + quoteIdent(p.name)
+		if len(p.missing) > 0 {
+			level := LevelError
+			if j.cfg.PartialPublish {
+				level = LevelWarning
+			}
+			j.add(Finding{level, "publish", object, "it leaves out " + strings.Join(p.missing, ", "), "the mirror would differ from the source after the first of them",
+				Fix{SQL: []string{"ALTER PUBLICATION " + quoteIdent(p.name) + " SET (publish = 'insert, update, delete, truncate');"}}})
+		}
+		if !slices.ContainsFunc(j.relations, func(r *checkedRelation) bool { return slices.Contains(r.publications, p.name) }) {
+			j.add(Finding{LevelWarning, "empty_publication", object, "it has no tables", "there is nothing to mirror",
+				Fix{Advice: "ALTER PUBLICATION " + quoteIdent(p.name) + " ADD TABLE …"}})
+		}
+		if p.allTables {
+			fix, ok := j.remake(p.name)
+			if !ok {
+				fix = Fix{Advice: "make it anew with FOR TABLE and the tables to mirror"}
+			}
+			j.add(Finding{LevelNote, "all_tables", object, "it is FOR ALL TABLES", "a table that is made later is published at once, and without a primary key its updates and deletes fail", fix})
+		}
+	}
+	for _, table := range j.unlogged {
+		j.add(Finding{LevelWarning, "unlogged", "table " + table, "it is unlogged", "it is not in the WAL, so the publication passes it over and the mirror does not have it",
+			Fix{SQL: []string{"ALTER TABLE " + table + " SET LOGGED;"}, Advice: "this writes the whole table; after it the table is published"}})
+	}
+}
+
+func createPublication(name string, tables []string) string {
+	return "CREATE PUBLICATION " + quoteIdent(name) + " FOR TABLE ONLY " + strings.Join(tables, ", ONLY ") + ";"
+}
+
+// remake makes a publication of all tables or of a schema anew, of those of its tables that can be mirrored whole. It reports
+// false when there are none.
+func (j *judgement) remake(name string) (Fix, bool) {
+	var tables []string
+	for _, r := range j.relations {
+		if slices.Contains(r.publications, name) && r.unsupportedAside() == "" && r.identityUsable() {
+			tables = append(tables, r.qualified())
+		}
+	}
+	if len(tables) == 0 {
+		return Fix{}, false
+	}
+	fix := Fix{SQL: []string{"DROP PUBLICATION " + quoteIdent(name) + ";", createPublication(name, tables)}}
+	if j.slotFound {
+		fix.Advice = "a publication that is made anew does not work with an older slot: run pgmirror drop --warehouse and mirror again afterwards"
+	}
+	return fix, true
+}
+
+// takeOut takes a relation out of every publication that it is in.
+func (j *judgement) takeOut(r *checkedRelation) Fix {
+	var fix Fix
+	for _, name := range r.publications {
+		if members := r.membersIn(name); len(members) > 0 {
+			for _, m := range members {
+				fix.SQL = append(fix.SQL, fmt.Sprintf("ALTER PUBLICATION %s DROP TABLE ONLY %s;", quoteIdent(name), m.table))
+			}
+			continue
+		}
+		again, ok := j.remake(name)
+		if !ok {
+			again.Advice = "make publication " + quoteIdent(name) + " anew with FOR TABLE and the tables to mirror"
+		}
+		fix.SQL = append(fix.SQL, again.SQL...)
+		fix.Advice = again.Advice
+	}
+	return fix
+}
+
+// publishWhole publishes all rows and columns of a relation wherever a row filter or a column list leaves some out.
+func publishWhole(r *checkedRelation) Fix {
+	var fix Fix
+	for _, m := range r.members {
+		if m.filtered || m.listed {
+			fix.SQL = append(fix.SQL, fmt.Sprintf("ALTER PUBLICATION %s DROP TABLE ONLY %s;", quoteIdent(m.publication), m.table),
+				fmt.Sprintf("ALTER PUBLICATION %s ADD TABLE ONLY %s;", quoteIdent(m.publication), m.table))
+		}
+	}
+	return fix
+}

@@ -1,0 +1,210 @@
+package pgcdc
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// tableFindings judges the published relations.
+func (j *judgement) tableFindings() {
+	j.rights()
+	for _, r := range j.relations {
+		refused := j.refusals(r)
+		refused = j.columnFindings(r) || refused
+		if reason := r.unsupportedAside(); reason != "" && !refused {
+			j.add(Finding{LevelError, "table", "table " + r.qualified(), reason, "the table would fail at the start", j.takeOut(r)})
+		}
+		j.identity(r)
+	}
+	j.sameButForCase()
+}
+
+// rights judges what the role may read, in one finding for each schema.
+func (j *judgement) rights() {
+	unreadable := map[string][]string{}
+	unusable := map[string]bool{}
+	for _, r := range j.relations {
+		if !r.selectable {
+			unreadable[r.table.Schema] = append(unreadable[r.table.Schema], r.qualified())
+		}
+		if !r.usage {
+			unusable[r.table.Schema] = true
+		}
+	}
+	role := quoteIdent(j.role)
+	for _, schema := range sortedKeys(unusable) {
+		j.add(Finding{LevelError, "usage", "schema " + quoteIdent(schema), "role " + role + " may not use it", "the first copy reads the tables in it",
+			Fix{SQL: []string{"GRANT USAGE ON SCHEMA " + quoteIdent(schema) + " TO " + role + ";"}}})
+	}
+	for _, schema := range sortedKeys(unreadable) {
+		tables := strings.Join(unreadable[schema], ", ")
+		j.add(Finding{LevelError, "select", "schema " + quoteIdent(schema), "role " + role + " may not read " + tables, "the first copy reads them",
+			Fix{SQL: []string{"GRANT SELECT ON " + tables + " TO " + role + ";"}}})
+	}
+}
+
+// refusals are the reasons for which a whole relation cannot be mirrored; it reports whether there is one.
+func (j *judgement) refusals(r *checkedRelation) (refused bool) {
+	object := "table " + r.qualified()
+	const fails = "the table would fail at the start"
+	add := func(f Finding) {
+		j.add(f)
+		refused = true
+	}
+	if r.table.Kind == 'p' || r.partition {
+		what := "it is partitioned"
+		if r.partition {
+			what = "it is a partition"
+		}
+		why := fails + ": partitioned tables are not mirrored yet"
+		if r.table.Kind == 'p' {
+			why += "; the publication sends its rows as the root's (publish_via_partition_root)"
+		}
+		add(Finding{LevelError, "partitioned", object, what, why, j.takeOut(r)})
+		return refused
+	}
+	if r.secured {
+		fix := Fix{SQL: []string{"ALTER ROLE " + quoteIdent(j.role) + " BYPASSRLS;"}, Advice: j.provider.bypass}
+		add(Finding{LevelError, "row_security", object, "row security applies to role " + quoteIdent(j.role),
+			"a copy would leave out the rows that it may not see, while the stream brings them all", fix})
+	}
+	if r.filtered {
+		add(Finding{LevelError, "row_filter", object, "it is published with a row filter", fails + ": row filters are not mirrored yet", publishWhole(r)})
+	}
+	if r.conflicting {
+		add(Finding{LevelError, "column_lists", object, "publications " + strings.Join(r.publications, ", ") + " list different columns of it",
+			"the server ends the stream with an error at the table's first change", publishWhole(r)})
+	} else if r.listed {
+		add(Finding{LevelError, "column_list", object, "it is published with a column list", fails + ": column lists are not mirrored yet", publishWhole(r)})
+	}
+	return refused
+}
+
+// columnFindings judges names and types; it reports whether one keeps the table from being mirrored.
+func (j *judgement) columnFindings(r *checkedRelation) (refused bool) {
+	var numerics []string
+	for _, c := range r.table.Columns {
+		object := "column " + r.qualified() + "." + quoteIdent(c.Name)
+		if c.Name == hiddenColumn {
+			j.add(Finding{LevelError, "column_name", object, "it has the name of the mirror's own column", "the table would fail at the start",
+				Fix{SQL: []string{"ALTER TABLE " + r.qualified() + " RENAME COLUMN " + quoteIdent(c.Name) + " TO " + quoteIdent(r.freeName(c.Name)) + ";"}}})
+			refused = true
+		}
+		if c.Type.Unsupported != "" {
+			fix := j.takeOut(r)
+			fix.Advice = strings.TrimPrefix(fix.Advice+"; or store the column as text or jsonb; an override for each column comes later", "; ")
+			reason, _ := strings.CutSuffix(c.Type.Unsupported, whatToDo)
+			j.add(Finding{LevelError, "type", object, reason, "the table would fail at the start", fix})
+			refused = true
+		}
+		if slices.Contains(r.dimensions, c.Name) && c.Type.Unsupported == "" && !j.options.NullUnrepresentable {
+			j.add(Finding{LevelWarning, "dimensions", object, "it is declared as an array of more than one dimension",
+				"the mirror has lists; at the first value of more than one dimension the table fails", Fix{
+					Config: []string{`on_unrepresentable: "null"`},
+					Advice: "such values are then NULL in the mirror, and counted; an override to text for each column comes later",
+				}})
+		}
+		if c.Type.unconstrainedNumeric() {
+			numerics = append(numerics, quoteIdent(c.Name))
+		}
+	}
+	if len(numerics) > 0 {
+		j.add(Finding{LevelNote, "numeric", "table " + r.qualified(), "numeric without a precision that fits 38 digits: " + strings.Join(numerics, ", "),
+			"Iceberg's decimals have fixed scales, so the mirror keeps the exact text", Fix{
+				Advice: "nothing need be done: queries can CAST it to DECIMAL(38,s) or DOUBLE; an override for each column comes later",
+			}})
+	}
+	return refused
+}
+
+func (t *Type) unconstrainedNumeric() bool {
+	if t.Elem != nil {
+		return t.Elem.unconstrainedNumeric()
+	}
+	return t.base == oidNumeric && t.Kind == KindText
+}
+
+// freeName is a name for a column that the table does not have yet.
+func (r *checkedRelation) freeName(name string) string {
+	for {
+		name = "source" + name
+		if !slices.ContainsFunc(r.attributes, func(a attributeRow) bool { return a.name == name }) {
+			return name
+		}
+	}
+}
+
+// identity judges whether the old rows of updates and deletes can be named. Without an identity the server refuses them.
+func (j *judgement) identity(r *checkedRelation) {
+	sends := func(operation string) bool {
+		return slices.ContainsFunc(j.publications, func(p checkedPublication) bool {
+			return slices.Contains(r.publications, p.name) && !slices.Contains(p.missing, operation)
+		})
+	}
+	if r.table.Kind == 'p' || r.identityUsable() || !sends("update") && !sends("delete") {
+		return
+	}
+	problem, deferrable, primary := "it has no primary key and no other replica identity", false, false
+	for _, i := range r.indexes {
+		primary = primary || i.primary && i.valid
+		deferrable = deferrable || i.primary && !i.immediate
+	}
+	fix := Fix{SQL: []string{"ALTER TABLE " + r.qualified() + " REPLICA IDENTITY FULL;"}, Advice: "a primary key is better where there is one to be had: smaller WAL, quicker look-ups"}
+	switch {
+	case r.table.Identity == IdentityDefault && deferrable:
+		problem, fix.Advice = "its primary key is deferrable, which is no replica identity", ""
+	case primary && !deferrable:
+		problem = "its replica identity is nothing, or an index that is gone or not valid"
+		fix = Fix{SQL: []string{"ALTER TABLE " + r.qualified() + " REPLICA IDENTITY DEFAULT;"}}
+	}
+	j.add(Finding{LevelWarning, "identity", "table " + r.qualified(), problem,
+		"updates and deletes of it fail on the source while it is published, so the mirror gets only its inserts", fix})
+}
+
+// sameButForCase names what DuckDB cannot tell apart.
+func (j *judgement) sameButForCase() {
+	var schemas, tables []string
+	for _, r := range j.relations {
+		if !slices.Contains(schemas, r.table.Schema) {
+			schemas = append(schemas, r.table.Schema)
+		}
+		tables = append(tables, r.qualified())
+		var columns []string
+		for _, c := range r.table.Columns {
+			columns = append(columns, quoteIdent(c.Name))
+		}
+		j.alike("columns", "table "+r.qualified(), columns)
+	}
+	for i := range schemas {
+		schemas[i] = quoteIdent(schemas[i])
+	}
+	j.alike("schemas", "database "+quoteIdent(j.database), schemas)
+	j.alike("tables", "database "+quoteIdent(j.database), tables)
+}
+
+func (j *judgement) alike(what, object string, names []string) {
+	groups := map[string][]string{}
+	for _, name := range names {
+		folded := strings.ToLower(name)
+		groups[folded] = append(groups[folded], name)
+	}
+	for _, folded := range sortedKeys(groups) {
+		if len(groups[folded]) > 1 {
+			j.add(Finding{LevelNote, "case", object, fmt.Sprintf("%s that differ only by case: %s", what, strings.Join(groups[folded], ", ")),
+				"DuckDB ignores case: the one in lower case keeps its name, the others are shown as Name_1, Name_2", Fix{
+					Advice: "nothing need be done: SHOW ALL TABLES and DESCRIBE in pgmirror sql tell the names; or rename them on the source",
+				}})
+		}
+	}
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
+	keys := make([]K, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
