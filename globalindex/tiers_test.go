@@ -2,6 +2,7 @@ package globalindex
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -101,5 +102,53 @@ func TestTiersExamples(t *testing.T) {
 		if from, to := Tiers(c.rows); from != c.from || to != c.to {
 			t.Errorf("%v: %d to %d, want %d to %d", c.rows, from, to, c.from, c.to)
 		}
+	}
+}
+
+// A random key that exists, sought in the indexes that Tiers leaves, the newest or the oldest first, beside one index of all rows.
+func BenchmarkTiers(b *testing.B) {
+	const rows = 4_000_000
+	var tiers []*FileIndex
+	key := int64(0)
+	index := func(rows uint64) *FileIndex {
+		hashes := make([]uint64, rows)
+		for i := range hashes {
+			hashes[i] = HashInt(key)
+			key++
+		}
+		data, err := BuildFileIndex(intHeader(rows), [][]uint64{hashes})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return mustOpen(b, data)
+	}
+	for left, n := uint64(rows), 0; n < 7; n++ { // each twice as large as all that follow
+		own := left * 2 / 3
+		tiers = append(tiers, index(own))
+		left -= own
+	}
+	keys := key
+	key = 0
+	one := index(uint64(keys))
+	newest := slices.Clone(tiers)
+	slices.Reverse(newest)
+	for _, c := range []struct {
+		name    string
+		indexes []*FileIndex
+	}{{"one", []*FileIndex{one}}, {"seven, newest first", newest}, {"seven, oldest first", tiers}} {
+		b.Run(c.name, func(b *testing.B) {
+			random := rand.New(rand.NewPCG(7, 8))
+			dst := make([]FileLocation, 0, 8)
+			for b.Loop() {
+				hash := HashInt(random.Int64N(keys))
+				dst = dst[:0]
+				for i := 0; i < len(c.indexes) && len(dst) == 0; i++ {
+					dst = c.indexes[i].Candidates(hash, dst)
+				}
+				if len(dst) != 1 {
+					b.Fatal(dst)
+				}
+			}
+		})
 	}
 }
