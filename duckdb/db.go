@@ -215,6 +215,7 @@ func (db *DB) Query(ctx context.Context, script string) (*Rows, error) {
 // Close gives up every state and removes the scratch directory. It may be called twice.
 func (db *DB) Close() error {
 	db.endScope()
+	db.unpin()
 	mapping.Disconnect(&db.conn)
 	mapping.Disconnect(&db.admin)
 	mapping.Close(&db.db)

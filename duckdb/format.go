@@ -20,19 +20,42 @@ const (
 	FormatCSV Format = "csv"
 	// FormatJSON is what the DuckDB shell writes with -json: an array of objects, one object a line.
 	FormatJSON Format = "json"
+	// FormatMarkdown is what the DuckDB shell writes with -markdown, line breaks as <br>. It holds the whole result in memory.
+	FormatMarkdown Format = "markdown"
 )
 
 // ParseFormat checks a format's name.
 func ParseFormat(name string) (Format, error) {
 	switch f := Format(name); f {
-	case FormatTable, FormatCSV, FormatJSON:
+	case FormatTable, FormatCSV, FormatJSON, FormatMarkdown:
 		return f, nil
 	}
-	return "", fmt.Errorf("unknown format %q: table, csv or json", name)
+	return "", fmt.Errorf("unknown format %q: table, csv, json or markdown", name)
 }
 
-// write prints one statement's result. Statements without a result set print nothing; EXPLAIN prints its plan as it is.
-func (db *DB) write(ctx context.Context, r *result, out io.Writer, format Format) (err error) {
+// write prints one statement's result in a format.
+func (db *DB) write(ctx context.Context, r *result, out io.Writer, format Format) error {
+	cast := castText
+	var start func(*bufio.Writer, *texter) rowWriter
+	switch format {
+	case FormatCSV:
+		start = func(w *bufio.Writer, t *texter) rowWriter { return newCSV(w, t) }
+	case FormatJSON:
+		cast = castJSON
+		start = func(w *bufio.Writer, t *texter) rowWriter { return newJSON(w, t) }
+	case FormatTable:
+		start = func(w *bufio.Writer, t *texter) rowWriter { return newTable(w, t) }
+	case FormatMarkdown:
+		start = func(w *bufio.Writer, t *texter) rowWriter { return newMarkdown(w, t) }
+	default:
+		return fmt.Errorf("unknown format %q", format)
+	}
+	return db.writeResult(ctx, r, out, cast, start)
+}
+
+// writeResult prints one statement's result by the writer that start makes. Statements without a result set print nothing;
+// EXPLAIN prints its plan as it is.
+func (db *DB) writeResult(ctx context.Context, r *result, out io.Writer, cast func(name, typ string) string, start func(*bufio.Writer, *texter) rowWriter) (err error) {
 	if !r.hasRows() {
 		return nil
 	}
@@ -45,16 +68,7 @@ func (db *DB) write(ctx context.Context, r *result, out io.Writer, format Format
 	if r.kind == mapping.StatementTypeExplain {
 		return db.writeWith(ctx, r, castText, func(t *texter) rowWriter { return plan{w, len(t.names) - 1} })
 	}
-	switch format {
-	case FormatCSV:
-		return db.writeWith(ctx, r, castText, func(t *texter) rowWriter { return newCSV(w, t) })
-	case FormatJSON:
-		return db.writeWith(ctx, r, castJSON, func(t *texter) rowWriter { return newJSON(w, t) })
-	case FormatTable:
-		return db.writeWith(ctx, r, castText, func(t *texter) rowWriter { return newTable(w, t) })
-	default:
-		return fmt.Errorf("unknown format %q", format)
-	}
+	return db.writeWith(ctx, r, cast, func(t *texter) rowWriter { return start(w, t) })
 }
 
 // rowWriter writes the rows of one result set.

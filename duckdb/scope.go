@@ -14,7 +14,8 @@ import (
 type session struct {
 	inTransaction bool
 	views         map[viewName]shown
-	stale         bool // a statement may have changed the views
+	stale         bool    // a statement may have changed the views
+	held          *pinned // what Pin holds for all statements; nil without
 
 	mu       sync.Mutex // guards what binding reads on DuckDB's threads
 	scope    *scope     // nil between Run calls outside a transaction
@@ -42,7 +43,7 @@ func (sc *scope) explain(err error) error {
 	return fmt.Errorf("%w\n%w", sc.err, err)
 }
 
-// beginStatement gives the coming statement its state: a new one, unless a transaction keeps its own. It also brings the
+// beginStatement gives the coming statement its state: a new one, unless a transaction keeps its own or Pin holds one. It also brings the
 // views up to date with the state's tables.
 func (db *DB) beginStatement(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
@@ -54,8 +55,9 @@ func (db *DB) beginStatement(ctx context.Context) error {
 	}
 	db.endScope()
 	sc := &scope{handles: make(map[string]*handle)}
-	state, err := db.config.Source.Pin(ctx, db.config.Request)
-	if err != nil {
+	if s.held != nil {
+		sc.state = s.held.retain()
+	} else if state, err := db.config.Source.Pin(ctx, db.config.Request); err != nil {
 		sc.err = fmt.Errorf("no read state: %w", err)
 	} else {
 		sc.state = newPinned(state)
@@ -64,7 +66,7 @@ func (db *DB) beginStatement(ctx context.Context) error {
 	s.scope = sc
 	s.mu.Unlock()
 	if sc.state == nil {
-		db.config.Log.Debug("no read state for a statement", "err", err)
+		db.config.Log.Debug("no read state for a statement", "err", sc.err)
 		return nil
 	}
 	return db.syncViews(sc.state)

@@ -19,13 +19,18 @@ func newTable(w *bufio.Writer, t *texter) *tableWriter {
 	types := make([]string, len(t.types))
 	for i, typ := range t.types {
 		types[i] = strings.ToLower(typ)
-		_, number := jsonKind(typ)
-		number = number && typ != "BOOLEAN" && typ != "JSON" && !strings.ContainsAny(typ, "[(")
-		b.right = append(b.right, number || strings.HasPrefix(typ, "DECIMAL") || strings.HasSuffix(typ, "HUGEINT") || typ == "UBIGINT")
+		b.right = append(b.right, rightAligned(typ))
 	}
 	b.add(t.names)
 	b.add(types)
 	return b
+}
+
+// rightAligned says whether values of a type stand at the right of their column.
+func rightAligned(typ string) bool {
+	_, number := jsonKind(typ)
+	number = number && typ != "BOOLEAN" && typ != "JSON" && !strings.ContainsAny(typ, "[(")
+	return number || strings.HasPrefix(typ, "DECIMAL") || strings.HasSuffix(typ, "HUGEINT") || typ == "UBIGINT"
 }
 
 func (b *tableWriter) add(line []string) {

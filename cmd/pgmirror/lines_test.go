@@ -43,20 +43,3 @@ func TestLineReader(t *testing.T) {
 		t.Errorf("at the end: %v", err)
 	}
 }
-
-// The prompt runs each statement when it is complete, goes on after a failed one, and leaves with \q.
-func TestPrompt(t *testing.T) {
-	var ran []string
-	var errs strings.Builder
-	a := &app{program: program{stdin: strings.NewReader("select 1;\n\nselect ';\n' ;\n\\q\nselect 3;\n"), stderr: &errs}}
-	err := a.prompt(func(script string) error {
-		ran = append(ran, script)
-		return io.ErrUnexpectedEOF
-	})
-	if err != nil || len(ran) != 2 || ran[1] != "select ';\n' ;\n" {
-		t.Errorf("ran %q, %v", ran, err)
-	}
-	if strings.Count(errs.String(), io.ErrUnexpectedEOF.Error()) != 2 {
-		t.Errorf("the failures are not reported: %s", errs.String())
-	}
-}

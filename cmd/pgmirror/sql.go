@@ -30,7 +30,8 @@ func (a *app) sqlCommand() *cobra.Command {
 the newest commit that has arrived; BEGIN keeps one LSN until COMMIT. When no mirror runs on the data directory, the last
 committed snapshots are read, and a notice on standard error says so.
 
-Without -c or -f, statements are read from standard input, from a terminal with a prompt.`,
+Without -c or -f, statements are read from standard input. On a terminal that is a shell with line editing, history and
+completion; .help lists its commands.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("command") && cmd.Flags().Changed("file") {
@@ -45,7 +46,7 @@ Without -c or -f, statements are read from standard input, from a terminal with 
 	}
 	cmd.Flags().StringVarP(&o.command, "command", "c", "", "statements to run")
 	cmd.Flags().StringVarP(&o.file, "file", "f", "", "file of statements to run; - is standard input")
-	cmd.Flags().StringVar(&o.format, "format", "table", "table, csv or json")
+	cmd.Flags().StringVar(&o.format, "format", "table", "table, csv, json or markdown")
 	cmd.Flags().StringVar(&o.waitLSN, "wait-lsn", "", "wait until this LSN is visible; \"source\": everything that the source has committed by now")
 	cmd.Flags().StringVar(&o.at, "at", "", "read at exactly this LSN, inside the window that the history setting keeps")
 	return cmd
@@ -69,6 +70,9 @@ func (a *app) sql(cmd *cobra.Command, s *settings, o sqlOptions) error {
 	if err != nil {
 		return cannotRun(err)
 	}
+	if client, ok := source.(*readstate.Client); ok && interactive {
+		source = &liveSource{data: s.Data, client: client, notice: func(text string) { fmt.Fprintln(a.stderr, text) }}
+	}
 	defer source.Close()
 	db, err := duckdb.Open(ctx, duckdb.Config{Source: source, Request: request, Log: newLog(s, a.stderr)})
 	if err != nil {
@@ -76,18 +80,57 @@ func (a *app) sql(cmd *cobra.Command, s *settings, o sqlOptions) error {
 	}
 	defer db.Close()
 
-	run := func(script string) error {
-		ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
-		defer stop()
-		return db.Run(ctx, script, a.stdout, format)
-	}
 	if interactive {
-		return a.prompt(run)
+		return a.shell(ctx, db, source, format)
 	}
-	if err := run(script); err != nil {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+	defer stop()
+	if err := db.Run(ctx, script, a.stdout, format); err != nil {
 		return finding(err)
 	}
 	return nil
+}
+
+// shell serves a person at a terminal until he leaves.
+func (a *app) shell(ctx context.Context, db *duckdb.DB, source readStates, format duckdb.Format) error {
+	s := &shell{
+		db: db, out: a.stdout, errs: a.stderr, environ: a.getenv, format: format, maxRows: defaultMaxRows,
+		width:  func() int { return terminalWidth(a.stdout) },
+		status: func(context.Context) ([]byte, error) { return nil, readstate.ErrNotRunning },
+	}
+	if live, ok := source.(*liveSource); ok {
+		s.status = live.Status
+	}
+	if terminalWidth(a.stdout) == 0 {
+		s.maxRows = 0
+		s.editor = plainEditor{newLineReader(a.stdin), a.stderr}
+		return s.run(ctx)
+	}
+	var history *historyFile
+	if path := historyPath(a.getenv); path != "" {
+		var err error
+		if history, err = openHistory(path); err != nil {
+			fmt.Fprintf(a.stderr, "%s; this shell's statements are not kept\n", err)
+		}
+	}
+	editor, err := newLineEditor(&suggester{db: db}, history)
+	if err != nil {
+		return cannotRun(fmt.Errorf("read from the terminal: %w", err))
+	}
+	defer editor.close()
+	s.editor = editor
+	return s.run(ctx)
+}
+
+// getenv is a variable of the environment; the last one counts, as in a shell.
+func (p program) getenv(name string) string {
+	value := ""
+	for _, entry := range p.environ {
+		if v, ok := strings.CutPrefix(entry, name+"="); ok {
+			value = v
+		}
+	}
+	return value
 }
 
 func (o sqlOptions) request() (readstate.PinRequest, error) {
@@ -162,42 +205,4 @@ func (a *app) openReadStates(ctx context.Context, s *settings, request readstate
 	}
 	fmt.Fprintln(a.stderr, "pgmirror is not running: this answer is from the last checkpoint and does not follow the source")
 	return committed, nil
-}
-
-// prompt reads statements from a terminal, each up to its semicolon, and runs them until \q or the end of input. A failed
-// statement is reported and does not end it.
-func (a *app) prompt(run func(script string) error) error {
-	const first, more = "pgmirror> ", "     ...> "
-	fmt.Fprintln(a.stderr, `DuckDB over the mirrored tables. End statements with ";", leave with \q.`)
-	lines := newLineReader(a.stdin)
-	var statement strings.Builder
-	for {
-		if statement.Len() == 0 {
-			fmt.Fprint(a.stderr, first)
-		} else {
-			fmt.Fprint(a.stderr, more)
-		}
-		line, err := lines.next()
-		if err != nil {
-			fmt.Fprintln(a.stderr)
-			if !errors.Is(err, io.EOF) {
-				return cannotRun(fmt.Errorf("read statements: %w", err))
-			}
-			return nil
-		}
-		if word := strings.TrimSpace(line); statement.Len() == 0 && (word == `\q` || word == ".quit" || word == "") {
-			if word == "" {
-				continue
-			}
-			return nil
-		}
-		statement.WriteString(line + "\n")
-		if !complete(statement.String()) {
-			continue
-		}
-		if err := run(statement.String()); err != nil {
-			fmt.Fprintf(a.stderr, "%s\n", err)
-		}
-		statement.Reset()
-	}
 }
