@@ -263,7 +263,7 @@ func (t *table) forget(m *Mirror, good LSN) {
 
 const (
 	startAnew             = "drop the mirror and run again (pgmirror drop --warehouse, pgmirror run)"
-	remedyShape           = "start a new mirror, or drop and run again: following schema changes comes with a later version"
+	remedyShape           = startAnew + " to copy it as it is now: following schema changes comes with a later version"
 	remedyRow             = startAnew + " to copy the table anew"
 	remedyUnrepresentable = "run with on_unrepresentable: null, or change the column's type on the source; then " + startAnew
 )

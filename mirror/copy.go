@@ -173,7 +173,9 @@ func (m *Mirror) start(doc *document, copies []*tableCopy) {
 	m.applied = doc.Cut
 	m.catalogLSN = doc.Cut
 	m.setDurable(doc.Cut)
+	m.lastCheckpoint = m.clock.Now()
 	var rows int64
+	failed := 0
 	for _, c := range copies {
 		t := c.table
 		for _, s := range t.files {
@@ -184,6 +186,8 @@ func (m *Mirror) start(doc *document, copies []*tableCopy) {
 		if t.state == stateStreaming {
 			t.open = m.newBatchSegment(t.shape)
 			t.install()
+		} else {
+			failed++
 		}
 		rows += t.rows
 		m.adopt(t)
@@ -191,7 +195,7 @@ func (m *Mirror) start(doc *document, copies []*tableCopy) {
 	m.marks.open(doc.Cut, m.clock.Now())
 	m.updateShared()
 	m.shared.set(func(s *sharedState) { s.opened, s.searchPath = true, doc.SearchPath })
-	m.cfg.Log.Info("copied", "lsn", doc.Cut.String(), "tables", len(copies), "rows", rows)
+	m.cfg.Log.Info("copied", "lsn", doc.Cut.String(), "tables", len(copies)-failed, "failed", failed, "rows", rows)
 }
 
 // tableCopy is the first copy of one table. Its table is nobody else's until the copy is done.
