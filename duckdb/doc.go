@@ -11,7 +11,7 @@
 //
 // One snapshot. A DB has one connection for its user. Before each statement outside a transaction the DB pins a new
 // state and gives up the one before; from BEGIN to COMMIT or ROLLBACK it keeps the state pinned for the first statement
-// inside. All tables a statement names are bound against that state. The transaction id in the view's text names the
+// inside, and from Pin to Unpin all statements read one. All tables a statement names are bound against that state. The transaction id in the view's text names the
 // statement for hosts that do not see statement borders; it is not used as a key here, because DuckDB counts it in each
 // attached database on its own, so that after USE the same id comes again.
 //

@@ -73,6 +73,12 @@ func printable(v string) string {
 }
 
 func (b *screenTable) row(t *texter, row int) {
+	b.count++
+	limit := b.screen.Rows
+	fill := limit == 0 || len(b.first) < (limit+1)/2
+	if !fill && row < t.rows-limit/2 {
+		return // the rest of its chunk alone is what is shown at the end, or more
+	}
 	line := make([]string, len(b.right))
 	for col := range line {
 		line[col] = "NULL"
@@ -80,9 +86,7 @@ func (b *screenTable) row(t *texter, row int) {
 			line[col] = b.cell(v)
 		}
 	}
-	b.count++
-	limit := b.screen.Rows
-	if limit == 0 || len(b.first) < (limit+1)/2 {
+	if fill {
 		b.first = append(b.first, line)
 		return
 	}

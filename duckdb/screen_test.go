@@ -2,6 +2,7 @@ package duckdb
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -98,6 +99,37 @@ func TestShow(t *testing.T) {
 			t.Errorf("%s on %+v: got\n%swant\n%s", c.script, c.screen, got, want)
 		}
 	}
+}
+
+// However many rows there are, the first and last of them are shown, and the note counts.
+func TestShowRows(t *testing.T) {
+	db := openTest(t, fixed())
+	rapid.Check(t, func(t *rapid.T) {
+		rows := rapid.SampledFrom([]int{0, 1, 2, 39, 40, 41, 2047, 2048, 2049, 4095, 4100, 6001}).Draw(t, "rows")
+		limit := rapid.SampledFrom([]int{0, 1, 2, 3, 40, 41, 3000, 10000}).Draw(t, "limit")
+		var out strings.Builder
+		if err := db.Show(context.Background(), fmt.Sprintf("FROM range(%d)", rows), &out, Screen{80, limit}); err != nil {
+			t.Fatal(err)
+		}
+		var got, want []string
+		for line := range strings.Lines(out.String()) {
+			if n := strings.Trim(line, "│ \n"); strings.Trim(n, "0123456789") == "" {
+				got = append(got, n)
+			}
+		}
+		for i := range rows {
+			if limit == 0 || rows <= limit || i < (limit+1)/2 || i >= rows-limit/2 {
+				want = append(want, fmt.Sprint(i))
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+		note := fmt.Sprintf("%d rows (%d shown)", rows, limit)
+		if strings.Contains(out.String(), note) != (limit > 0 && rows > limit) {
+			t.Fatalf("the note: %s", out.String())
+		}
+	})
 }
 
 // On any screen wide enough for one character of one column no line is wider than the screen; first and last columns stay, in order;

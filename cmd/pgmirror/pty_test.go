@@ -37,8 +37,14 @@ type terminal struct {
 	more chan struct{}
 }
 
-// startTerminal runs pgmirror with arguments, with nothing of this process's environment but what is given.
+// startTerminal runs pgmirror with arguments, with nothing of this process's environment but what is given and the PATH.
 func startTerminal(t *testing.T, environ []string, args ...string) *terminal {
+	t.Helper()
+	return startTerminalTo(t, nil, environ, args...)
+}
+
+// startTerminalTo sends standard output to a file instead of the terminal, if there is one.
+func startTerminalTo(t *testing.T, stdout *os.File, environ []string, args ...string) *terminal {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -66,6 +72,9 @@ func startTerminal(t *testing.T, environ []string, args ...string) *terminal {
 	term := &terminal{t: t, master: master, cmd: exec.Command(program, args...), read: make(chan struct{}), more: make(chan struct{}, 1)}
 	term.cmd.Env = append([]string{asProgram + "=1", "TERM=xterm", "PATH=" + os.Getenv("PATH")}, environ...)
 	term.cmd.Stdin, term.cmd.Stdout, term.cmd.Stderr = slave, slave, slave
+	if stdout != nil {
+		term.cmd.Stdout = stdout
+	}
 	term.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := term.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -264,6 +264,31 @@ func TestShellCommands(t *testing.T) {
 	}
 }
 
+// Results that do not go to the terminal are whole; the prompt is on standard error.
+func TestShellIntoFile(t *testing.T) {
+	data := shellData(t)
+	serveOrders(t, data, &ordersProvider{lsn: 50, pinned: make(chan struct{}, 1)})
+	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	term := startTerminalTo(t, file, []string{"HOME=" + t.TempDir()}, "sql", "--data", data)
+	term.expect("pgmirror> ")
+	term.run("select id, repeat('x', 200) as x from orders order by id;")
+	term.keys(".exit\r")
+	if code := term.exit(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	out, err := os.ReadFile(file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(out); strings.Count(text, strings.Repeat("x", 200)) != 50 || strings.Contains(text, "pgmirror>") {
+		t.Errorf("got\n%s", text)
+	}
+}
+
 // A shell outlives the run it is connected to: without one statements say so, with a new one they are answered again. A state that was
 // pinned is gone, which is said with what to do.
 func TestShellReconnects(t *testing.T) {

@@ -39,15 +39,15 @@ func (l *liveSource) connection(ctx context.Context) (*readstate.Client, error) 
 	return client, nil
 }
 
-// Pin dials again when the connection turns out to be lost.
+// Pin dials again when the connection turns out to be lost, once: a new one that is lost at once is an error.
 func (l *liveSource) Pin(ctx context.Context, request readstate.PinRequest) (*readstate.State, error) {
-	for {
+	for again := false; ; again = true {
 		client, err := l.connection(ctx)
 		if err != nil {
 			return nil, err
 		}
 		state, err := client.Pin(ctx, request)
-		if !errors.Is(err, readstate.ErrLost) || ctx.Err() != nil {
+		if again || !errors.Is(err, readstate.ErrLost) {
 			return state, err
 		}
 	}
