@@ -120,7 +120,7 @@ func versionFinding(version string) Finding {
 
 // judge makes the report. It depends on nothing but the facts.
 func judge(facts *checkFacts) *CheckReport {
-	j := &judgement{checkFacts: facts, provider: providerOf(facts)}
+	j := &judgement{checkFacts: facts, provider: providerOf(facts), partitioned: map[string]bool{}}
 	if facts.version < 140000 {
 		j.add(versionFinding(facts.versionText))
 	}
@@ -140,6 +140,8 @@ type judgement struct {
 	*checkFacts
 	provider provider
 	findings []Finding
+	// partitioned holds the fixes of partitions that were said: one takes all partitions of a table out.
+	partitioned map[string]bool
 }
 
 func (j *judgement) add(f Finding) { j.findings = append(j.findings, f) }

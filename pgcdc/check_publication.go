@@ -37,13 +37,9 @@ func (f *checkFacts) readPublications(l *looker, found []publicationRow) error {
 	if err != nil {
 		return err
 	}
-	whole := "b.puballtables" // publications of a schema came with PostgreSQL 15
-	if l.version >= 15 {
-		whole += " OR EXISTS (SELECT FROM pg_publication_namespace s WHERE s.pnpubid = b.oid AND s.pnnspid = n.oid)"
-	}
 	err = l.rows(`SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE c.relkind = 'r' AND c.relpersistence = 'u' AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
-			AND EXISTS (SELECT FROM pg_publication b WHERE b.pubname IN (`+quoteLiterals(names)+`) AND (`+whole+`)) ORDER BY 1, 2`, func(r *rowReader) error {
+			AND EXISTS (SELECT FROM pg_publication b WHERE b.pubname IN (`+quoteLiterals(names)+`) AND `+wholesale(l.version)+`) ORDER BY 1, 2`, func(r *rowReader) error {
 		f.unlogged = append(f.unlogged, qualified(r.text(), r.text()))
 		return nil
 	})
@@ -51,6 +47,14 @@ func (f *checkFacts) readPublications(l *looker, found []publicationRow) error {
 		return err
 	}
 	return f.readRelations(l, found)
+}
+
+// wholesale is SQL for whether publication b publishes all tables or those of the schema n; the latter came with PostgreSQL 15.
+func wholesale(version int) string {
+	if version < 15 {
+		return "b.puballtables"
+	}
+	return "(b.puballtables OR EXISTS (SELECT FROM pg_publication_namespace s WHERE s.pnpubid = b.oid AND s.pnnspid = n.oid))"
 }
 
 // publicationFindings judges the publications as a whole.
@@ -123,7 +127,7 @@ func (j *judgement) remake(name string) (Fix, bool) {
 func (j *judgement) takeOut(r *checkedRelation) Fix {
 	var fix Fix
 	for _, name := range r.publications {
-		if members := r.membersIn(name); len(members) > 0 {
+		if members := r.membersIn(name); len(members) > 0 && !slices.Contains(r.wholesale, name) {
 			for _, m := range members {
 				fix.SQL = append(fix.SQL, fmt.Sprintf("ALTER PUBLICATION %s DROP TABLE ONLY %s;", quoteIdent(name), m.table))
 			}

@@ -6,6 +6,7 @@ import "slices"
 type checkedRelation struct {
 	*relationRow
 	publications      []string // of the configured ones, those that list it
+	wholesale         []string // of these, those that publish it with its schema or with all tables
 	members           []membership
 	usage, selectable bool     // whether the role may use the schema and read the relation
 	dimensions        []string // columns declared with more than one dimension
@@ -96,10 +97,14 @@ func (f *checkFacts) readAround(l *looker, found []publicationRow, oids []uint32
 	if l.version >= 15 {
 		lists, filters = "p.attnames::text", "m.prqual IS NOT NULL, m.prattrs IS NOT NULL"
 	}
-	err := each(`SELECT c.oid, p.pubname, count(*) OVER (PARTITION BY c.oid, `+lists+`) < count(*) OVER (PARTITION BY c.oid)
+	err := each(`SELECT c.oid, p.pubname, `+wholesale(l.version)+`, count(*) OVER (PARTITION BY c.oid, `+lists+`) < count(*) OVER (PARTITION BY c.oid)
 		FROM pg_publication_tables p JOIN pg_namespace n ON n.nspname = p.schemaname JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename
+			JOIN pg_publication b ON b.pubname = p.pubname
 		WHERE p.pubname IN (`+published+`) AND c.oid IN (`+in+`) ORDER BY p.pubname`, func(c *checkedRelation, r *rowReader) {
 		c.publications = append(c.publications, r.text())
+		if r.bool() {
+			c.wholesale = append(c.wholesale, c.publications[len(c.publications)-1])
+		}
 		c.conflicting = r.bool() || c.conflicting
 	})
 	if err != nil {

@@ -54,16 +54,8 @@ func (j *judgement) refusals(r *checkedRelation) (refused bool) {
 		refused = true
 	}
 	if r.table.Kind == 'p' || r.partition {
-		what := "it is partitioned"
-		if r.partition {
-			what = "it is a partition"
-		}
-		why := fails + ": partitioned tables are not mirrored yet"
-		if r.table.Kind == 'p' {
-			why += "; the publication sends its rows as the root's (publish_via_partition_root)"
-		}
-		add(Finding{LevelError, "partitioned", object, what, why, j.takeOut(r)})
-		return refused
+		j.partitionFinding(r)
+		return true
 	}
 	if r.secured {
 		fix := Fix{SQL: []string{"ALTER ROLE " + quoteIdent(j.role) + " BYPASSRLS;"}, Advice: j.provider.bypass}
@@ -82,9 +74,28 @@ func (j *judgement) refusals(r *checkedRelation) (refused bool) {
 	return refused
 }
 
+// partitionFinding is said once for all partitions that the same fix takes out.
+func (j *judgement) partitionFinding(r *checkedRelation) {
+	fix := j.takeOut(r)
+	key := strings.Join(fix.SQL, "\n")
+	if key != "" && j.partitioned[key] {
+		return
+	}
+	j.partitioned[key] = true
+	object, what := "table "+r.qualified(), "it is partitioned, and sent as one table (publish_via_partition_root)"
+	switch {
+	case r.table.Kind == 'p':
+	case len(r.members) > 0 && r.members[0].table != r.qualified():
+		object, what = "table "+r.members[0].table, "it is partitioned, and sent as its partitions"
+	default:
+		what = "it is a partition"
+	}
+	j.add(Finding{LevelError, "partitioned", object, what, "it would fail at the start: partitioned tables are not mirrored yet", fix})
+}
+
 // columnFindings judges names and types; it reports whether one keeps the table from being mirrored.
 func (j *judgement) columnFindings(r *checkedRelation) (refused bool) {
-	var numerics []string
+	var numerics, types []string
 	for _, c := range r.table.Columns {
 		object := "column " + r.qualified() + "." + quoteIdent(c.Name)
 		if c.Name == hiddenColumn {
@@ -93,11 +104,8 @@ func (j *judgement) columnFindings(r *checkedRelation) (refused bool) {
 			refused = true
 		}
 		if c.Type.Unsupported != "" {
-			fix := j.takeOut(r)
-			fix.Advice = strings.TrimPrefix(fix.Advice+"; or store the column as text or jsonb; an override for each column comes later", "; ")
 			reason, _ := strings.CutSuffix(c.Type.Unsupported, whatToDo)
-			j.add(Finding{LevelError, "type", object, reason, "the table would fail at the start", fix})
-			refused = true
+			types = append(types, "column "+quoteIdent(c.Name)+": "+reason)
 		}
 		if slices.Contains(r.dimensions, c.Name) && c.Type.Unsupported == "" && !j.options.NullUnrepresentable {
 			j.add(Finding{LevelWarning, "dimensions", object, "it is declared as an array of more than one dimension",
@@ -109,6 +117,12 @@ func (j *judgement) columnFindings(r *checkedRelation) (refused bool) {
 		if c.Type.unconstrainedNumeric() {
 			numerics = append(numerics, quoteIdent(c.Name))
 		}
+	}
+	if len(types) > 0 {
+		fix := j.takeOut(r)
+		fix.Advice = strings.TrimPrefix(fix.Advice+"; or store the column as text or jsonb; an override for each column comes later", "; ")
+		j.add(Finding{LevelError, "type", "table " + r.qualified(), strings.Join(types, "; "), "the table would fail at the start", fix})
+		refused = true
 	}
 	if len(numerics) > 0 {
 		j.add(Finding{LevelNote, "numeric", "table " + r.qualified(), "numeric without a precision that fits 38 digits: " + strings.Join(numerics, ", "),

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -26,15 +27,16 @@ func freeBytes(dir string) (uint64, error) {
 	}
 }
 
-// diskFinding judges whether the tables fit. Parquet is smaller than the source's pages as a rule, but index files, memory
+// diskFinding judges whether a first copy of the tables fits; after it, part of them is there already. Parquet is smaller than the source's pages as a rule, but index files, memory
 // batches on their way to disk and the files that a checkpoint replaces want room too.
 func diskFinding(dir string, free uint64, tableBytes int64) (pgcdc.Finding, bool) {
-	if tableBytes < 0 || free >= uint64(tableBytes) {
+	_, err := os.Stat(filepath.Join(dir, catalogFile))
+	if err == nil || tableBytes < 0 || free >= uint64(tableBytes) {
 		return pgcdc.Finding{}, false
 	}
 	return pgcdc.Finding{
 		Level: pgcdc.LevelWarning, Check: "disk", Object: "data directory " + dir,
-		Problem: fmt.Sprintf("%d MB are free there; the tables take %d MB on the source", free>>20, tableBytes>>20),
+		Problem: size(int64(free)) + " are free there; the tables take " + size(tableBytes) + " on the source",
 		Why:     "when the disk is full the mirror stops, and the source keeps its WAL until it goes on",
 		Fix:     pgcdc.Fix{Advice: "free space, or set data to a directory on a larger disk"},
 	}, true

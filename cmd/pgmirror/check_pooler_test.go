@@ -13,9 +13,9 @@ import (
 	"pgmirror/test/harness"
 )
 
-// startPooler listens as a pooler in front of a server does: one kind refuses what it does not know in a startup packet, the
-// other takes it out.
-func startPooler(t *testing.T, server string, refuse bool) (port string) {
+// startPooler listens as a pooler in front of a server does: it takes "replication" out of startup packets, and refuses those
+// with a parameter called refuse.
+func startPooler(t *testing.T, server, refuse string) (port string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -35,7 +35,7 @@ func startPooler(t *testing.T, server string, refuse bool) (port string) {
 	return port
 }
 
-func pool(client net.Conn, server string, refuse bool) error {
+func pool(client net.Conn, server, refuse string) error {
 	defer client.Close()
 	length := make([]byte, 4)
 	if _, err := io.ReadFull(client, length); err != nil {
@@ -49,8 +49,8 @@ func pool(client net.Conn, server string, refuse bool) error {
 	if err := startup.Decode(body); err != nil {
 		return err
 	}
-	if _, asked := startup.Parameters["replication"]; asked && refuse {
-		answer, err := (&pgproto3.ErrorResponse{Severity: "FATAL", Code: "08P01", Message: "unsupported startup parameter: replication"}).Encode(nil)
+	if _, asked := startup.Parameters[refuse]; asked {
+		answer, err := (&pgproto3.ErrorResponse{Severity: "FATAL", Code: "08P01", Message: "unsupported startup parameter: " + refuse}).Encode(nil)
 		if err != nil {
 			return err
 		}
@@ -78,9 +78,10 @@ func pool(client net.Conn, server string, refuse bool) error {
 	return errors.Join(err)
 }
 
-// Behind either kind of pooler the server's own address is found, and the printed source goes there.
+// Through a pooler that lets questions pass, the server's own address is found, and the printed source goes there. One that
+// refuses our settings is known too.
 func checkPooler(t *testing.T, p *harness.Postgres) {
-	for name, refuse := range map[string]bool{"refuses": true, "takes out": false} {
+	for name, refuse := range map[string]string{"refuses": "replication", "takes out": "none"} {
 		t.Run(name, func(t *testing.T) {
 			c := newChecked(t, p, "c_pooler_"+name[:5], keyed, publish)
 			direct := net.JoinHostPort("127.0.0.1", portOf(c.config[0]))
@@ -89,6 +90,14 @@ func checkPooler(t *testing.T, p *harness.Postgres) {
 			c.clean()
 		})
 	}
+	t.Run("settings", func(t *testing.T) {
+		c := newChecked(t, p, "c_pooler_settings", keyed, publish)
+		c.config[0] = strings.Replace(c.config[0], portOf(c.config[0]), startPooler(t, "", "statement_timeout"), 1)
+		out, code := c.run("check")
+		if lines := strings.Join(findings(out)["pooler"], "\n"); code != exitFinding || !strings.Contains(lines, "  fix: connect to the PostgreSQL server itself") {
+			t.Errorf("exit code %d: %s", code, out)
+		}
+	})
 }
 
 // portOf is the port in postgres://user@127.0.0.1:port/database.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -88,7 +89,14 @@ func TestCheckDisk(t *testing.T) {
 		t.Error("enough is found too little")
 	}
 	f, found := diskFinding("/d", 100<<20, 101<<20)
-	if !found || f.Level != pgcdc.LevelWarning || !strings.Contains(f.Problem, "100 MB are free there; the tables take 101 MB") {
+	if !found || f.Level != pgcdc.LevelWarning || !strings.Contains(f.Problem, "100 MiB are free there; the tables take 101 MiB") {
 		t.Errorf("%v %+v", found, f)
+	}
+	mirrored := t.TempDir()
+	if err := os.WriteFile(filepath.Join(mirrored, "catalog.db"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f, found := diskFinding(mirrored, 100<<20, 101<<20); found {
+		t.Errorf("tables that are copied already: %+v", f)
 	}
 }
