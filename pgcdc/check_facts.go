@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -183,20 +184,21 @@ func (f *checkFacts) readBlockers(l *looker, before []blocker, at time.Time) err
 		if err != nil {
 			return err
 		}
-		seen := map[string]bool{}
-		for _, b := range before {
-			seen[b.transaction] = true
-		}
-		for _, b := range now {
-			if seen[b.transaction] {
-				f.blockers = append(f.blockers, b)
-			}
-		}
+		f.blockers = stillOpen(before, now)
 	}
 	return l.rows("SELECT gid FROM pg_prepared_xacts WHERE prepared < clock_timestamp() - interval '"+blockedAfter.String()+"' ORDER BY gid", func(r *rowReader) error {
 		f.prepared = append(f.prepared, r.text())
 		return nil
 	})
+}
+
+// stillOpen returns those of now whose transaction was open before; a session may have begun another since.
+func stillOpen(before, now []blocker) []blocker {
+	seen := map[string]bool{}
+	for _, b := range before {
+		seen[b.transaction] = true
+	}
+	return slices.DeleteFunc(now, func(b blocker) bool { return !seen[b.transaction] })
 }
 
 // number is a setting's value; 0 when the server does not have it.

@@ -129,6 +129,27 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// A session that is seen twice in two short transactions blocks nothing.
+func TestStillOpen(t *testing.T) {
+	before := []blocker{{transaction: "3/1", pid: 10}, {transaction: "4/1", pid: 11}, {transaction: "5/1", pid: 12}}
+	now := []blocker{{transaction: "3/2", pid: 10}, {transaction: "4/1", pid: 11, seconds: 5}, {transaction: "6/1", pid: 13}}
+	if got := stillOpen(before, now); len(got) != 1 || got[0] != (blocker{transaction: "4/1", pid: 11, seconds: 5}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A transaction that is still open is named with its age where that is known, and with its state.
+func TestBlockers(t *testing.T) {
+	facts := healthy()
+	facts.blockers = []blocker{{pid: 7, user: "app", database: "other", seconds: 3725, state: "idle in transaction"}, {pid: 8, seconds: -1}}
+	findings := judge(facts).Findings
+	if len(findings) != 2 || findings[0].Object != `process 7 (role "app", database "other")` ||
+		findings[0].Problem != "it has written in a transaction that has been open for 1h2m5s (idle in transaction)" ||
+		!strings.HasSuffix(findings[1].Problem, "open for more than 1s") || findings[1].Fix.SQL[0] != "SELECT pg_terminate_backend(8);" {
+		t.Errorf("%+v", findings)
+	}
+}
+
 // Each provider is known by its settings and by its roles, and gets fixes that its administrator can carry out.
 func TestProviders(t *testing.T) {
 	for _, c := range []struct {
