@@ -86,8 +86,7 @@ func checkPooler(t *testing.T, p *harness.Postgres) {
 			c := newChecked(t, p, "c_pooler_"+name[:5], keyed, publish)
 			direct := net.JoinHostPort("127.0.0.1", portOf(c.config[0]))
 			c.config[0] = strings.Replace(c.config[0], portOf(c.config[0]), startPooler(t, direct, refuse), 1)
-			c.repair("pooler", exitFinding)
-			c.clean()
+			c.repairAll("pooler", exitFinding)
 		})
 	}
 	t.Run("settings", func(t *testing.T) {

@@ -113,8 +113,8 @@ func (c *checked) apply(lines []string) (done bool) {
 	return done
 }
 
-// repair wants a finding, does what it says and wants it gone. With no fix to paste it wants advice.
-func (c *checked) repair(check string, code int) {
+// repair wants a finding, does what it says and wants it gone. It returns what is found then.
+func (c *checked) repair(check string, code int) (after string) {
 	c.t.Helper()
 	out, got := c.run("check")
 	lines := findings(out)[check]
@@ -124,17 +124,18 @@ func (c *checked) repair(check string, code int) {
 	if !c.apply(lines) {
 		c.t.Fatalf("%s has no fix to paste:\n%s", check, out)
 	}
-	after, _ := c.run("check")
+	after, _ = c.run("check")
 	if left := findings(after)[check]; len(left) > 0 {
 		c.t.Fatalf("%s stays after its fix:\n%s\nbefore:\n%s", check, strings.Join(left, "\n"), out)
 	}
+	return after
 }
 
-// clean wants no finding at all.
-func (c *checked) clean() {
+// repairAll is repair of the only finding: nothing may be found then.
+func (c *checked) repairAll(check string, code int) {
 	c.t.Helper()
-	if out, code := c.run("check"); code != exitOK || !strings.HasSuffix(out, "\n0 errors, 0 warnings, 0 notes\n") {
-		c.t.Fatalf("exit code %d:\n%s", code, out)
+	if after := c.repair(check, code); !strings.HasSuffix(after, "\n0 errors, 0 warnings, 0 notes\n") {
+		c.t.Fatalf("after the fix of %s:\n%s", check, after)
 	}
 }
 
@@ -184,13 +185,11 @@ var checkCases = []struct {
 func TestCheckFindings(t *testing.T) {
 	p := harness.StartPostgres(t, harness.Setting("max_prepared_transactions", "5"))
 	first := newChecked(t, p, "c_first", keyed, publish)
-	first.repair("max_slot_wal_keep_size", exitOK)
-	first.clean()
+	first.repairAll("max_slot_wal_keep_size", exitOK)
 	for _, test := range checkCases {
 		t.Run(test.name, func(t *testing.T) {
 			c := newChecked(t, p, "c_"+test.name, test.setup...)
-			c.repair(test.check, test.code)
-			c.clean()
+			c.repairAll(test.check, test.code)
 		})
 	}
 	t.Run("identity", func(t *testing.T) { checkIdentity(t, p) })
@@ -225,11 +224,10 @@ func checkIdentity(t *testing.T, p *harness.Postgres) {
 			if err := update(); !hasState(err, "55000") {
 				t.Fatalf("an update before: %v", err)
 			}
-			c.repair("identity", exitOK)
+			c.repairAll("identity", exitOK)
 			if err := update(); err != nil {
 				t.Fatalf("an update after: %v", err)
 			}
-			c.clean()
 		})
 	}
 }
@@ -238,8 +236,7 @@ func checkIdentity(t *testing.T, p *harness.Postgres) {
 func checkColumnLists(t *testing.T, p *harness.Postgres) {
 	c := newChecked(t, p, "c_lists", keyed, publish+" (id)", "CREATE PUBLICATION other FOR TABLE t (id, v)")
 	c.config[1] += ",other"
-	c.repair("column_lists", exitFinding)
-	c.clean()
+	c.repairAll("column_lists", exitFinding)
 }
 
 // A session in whose transaction something was written is named by pid. Its age is hidden from a role without pg_monitor.
@@ -256,9 +253,8 @@ func checkBlocker(t *testing.T, p *harness.Postgres) {
 		if !strings.Contains(head, "process "+rows[0][0]+" (role \"postgres\"") || strings.Contains(head, "idle in transaction") != (name == "monitor") {
 			t.Errorf("%s: %s", name, out)
 		}
-		c.repair("blocking_transaction", exitOK)
+		c.repairAll("blocking_transaction", exitOK)
 	}
-	c.clean()
 }
 
 func checkActiveSlot(t *testing.T, p *harness.Postgres) {
@@ -274,8 +270,7 @@ func checkActiveSlot(t *testing.T, p *harness.Postgres) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.repair("slot_active", exitOK)
-	c.clean()
+	c.repairAll("slot_active", exitOK)
 }
 
 // What needs no repair, or none that can be pasted, is a note or warning with advice.
@@ -333,8 +328,7 @@ func checkLostSlot(t *testing.T, p *harness.Postgres) {
 		t.Fatalf("the slot is %s", got)
 	}
 	c.repair("slot_lost", exitFinding)
-	c.repair("max_slot_wal_keep_size", exitOK)
-	c.clean()
+	c.repairAll("max_slot_wal_keep_size", exitOK)
 }
 
 // A server that was never made ready for logical replication becomes so by the printed fixes and one restart each.
@@ -344,6 +338,5 @@ func TestCheckServerSettings(t *testing.T) {
 	c := newChecked(t, p, "c_settings", keyed, publish)
 	c.repair("wal_level", exitFinding)
 	c.repair("max_wal_senders", exitFinding)
-	c.repair("max_replication_slots", exitFinding)
-	c.clean()
+	c.repairAll("max_replication_slots", exitFinding)
 }
