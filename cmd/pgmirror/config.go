@@ -194,6 +194,8 @@ func scalarText(k *setting, node *yaml.Node) (string, error) {
 	switch {
 	case node.Kind == yaml.ScalarNode && node.Tag != "!!null":
 		return node.Value, nil
+	case node.Kind == yaml.ScalarNode && k.key == "on_unrepresentable" && node.Value == "null":
+		return "null", nil // YAML's own word, which here is one of the choices
 	case node.Kind == yaml.SequenceNode && k.list:
 		var items []string
 		for _, item := range node.Content {

@@ -38,6 +38,21 @@ func TestSettingsPrecedence(t *testing.T) {
 	}
 }
 
+// YAML's word null, with or without quotes, is the rule of that name.
+func TestRuleNullNeedsNoQuotes(t *testing.T) {
+	for _, text := range []string{"on_unrepresentable: null\n", "on_unrepresentable: 'null'\n"} {
+		s, err := loadSettings(writeConfig(t, text), nil, nil)
+		if err != nil || s.OnUnrepresentable != "null" {
+			t.Errorf("%s gives %v, %v", strings.TrimSpace(text), s, err)
+		}
+	}
+	for _, text := range []string{"on_unrepresentable:\n", "source: null\n"} {
+		if _, err := loadSettings(writeConfig(t, text), nil, nil); err == nil {
+			t.Errorf("%s is taken", strings.TrimSpace(text))
+		}
+	}
+}
+
 // With nothing set the documented defaults hold.
 func TestSettingsDefaults(t *testing.T) {
 	here := t.TempDir()
