@@ -282,8 +282,8 @@ func (t *table) reap(m *Mirror, low LSN) {
 		if !ended(s) {
 			return false
 		}
-		if t.shape.mode != insertOnly {
-			m.staleIndexes = append(m.staleIndexes, m.indexPath(s.file.data.Path))
+		if s.file.index != "" {
+			m.staleIndexes = append(m.staleIndexes, s.file.index)
 		}
 		if !s.file.committed {
 			m.discarded = append(m.discarded, s.file.data.Path)

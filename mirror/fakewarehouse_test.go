@@ -286,9 +286,15 @@ func (w *fakeWarehouse) DeleteUnreachable(_ context.Context, paths []string) err
 type fakeFiles struct {
 	mu    sync.Mutex
 	files map[string][]byte
+
+	// merging, if set, runs while a merged index is being written.
+	merging func()
 }
 
 func (f *fakeFiles) WriteFile(path string, data []byte) error {
+	if during := f.merging; during != nil && strings.Contains(path, mergedPrefix) {
+		during()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.files[path] = slices.Clone(data)

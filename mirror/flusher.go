@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// flusher writes sealed batches to files, the largest table first, when there are many or memory runs short.
+// flusher writes sealed batches to files, the largest table first, when there are many or memory runs short, and merges FileIndexes.
 type flusher struct {
 	m        *Mirror
 	wake     chan struct{}
@@ -73,6 +73,31 @@ func (f *flusher) run(ctx context.Context) error {
 				return ignoreStop(ctx, err)
 			}
 			signal(f.progress)
+		}
+		if err := f.merge(ctx); err != nil {
+			return ignoreStop(ctx, err)
+		}
+	}
+}
+
+// merge brings the FileIndexes of every table into tiers.
+func (f *flusher) merge(ctx context.Context) error {
+	for {
+		var due *table
+		err := f.m.inAnyTurn(ctx, func() error {
+			for _, t := range f.m.tables {
+				if len(t.mergeable()) > 0 {
+					due = t
+					break
+				}
+			}
+			return nil
+		})
+		if err != nil || due == nil {
+			return err
+		}
+		if err := f.m.mergeIndexes(ctx, due); err != nil {
+			return err
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"golang.org/x/sync/errgroup"
@@ -105,71 +107,129 @@ func (m *Mirror) recoverTable(r tableRecord, held *iceberg.TableState) error {
 	return nil
 }
 
-// recoverIndexes opens the FileIndex of every data file of every streaming table, building those that cannot be used.
+// recoverIndexes gives every data file of every streaming table a FileIndex: those on disk that can be used, the widest first, and new
+// ones for the files left. Each file is covered exactly once; what is not used is removed.
 func (m *Mirror) recoverIndexes(ctx context.Context) error {
 	names, err := m.files.List(m.cfg.IndexDir)
 	if err != nil {
 		return fmt.Errorf("list file indexes: %w", err)
 	}
-	unused := make(map[string]bool, len(names))
-	for _, n := range names {
-		unused[filepath.Join(m.cfg.IndexDir, n)] = true
-	}
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(m.cfg.FlushWorkers)
-	rebuilt := 0
+	homes := map[string]indexedFile{}
 	for _, t := range m.tables {
 		if t.state != stateStreaming || t.shape.mode == insertOnly {
 			continue
 		}
-		t.indexes = make([]*fileIndex, len(t.files))
-		for i, s := range t.files {
-			path := m.indexPath(s.file.data.Path)
-			if unused[path] {
-				delete(unused, path)
-				x, err := m.openIndex(path)
-				if err == nil {
-					if err = x.covers(t.shape, s.file.data); err == nil {
-						x.segments = []*segment{s}
-						t.indexes[i] = x
-						continue
-					}
-					x.unmap()
-				}
-				m.cfg.Log.Warn("file index cannot be used", "relation", t.String(), "err", err)
-			}
-			rebuilt++
-			g.Go(func() error {
-				x, err := m.rebuildIndex(gctx, t, s)
-				t.indexes[i] = x
-				return err
-			})
+		for _, s := range t.files {
+			homes[filepath.Base(s.file.data.Path)] = indexedFile{t, s}
 		}
 	}
-	if rebuilt > 0 {
-		m.cfg.Log.Info("building file indexes", "files", rebuilt)
+	var found []*fileIndex
+	for _, name := range names {
+		x, err := m.openIndex(filepath.Join(m.cfg.IndexDir, name))
+		if err != nil {
+			m.cfg.Log.Warn("file index cannot be used", "err", err)
+			continue
+		}
+		found = append(found, x)
 	}
-	if err := g.Wait(); err != nil {
+	slices.SortStableFunc(found, func(a, b *fileIndex) int { return len(b.index.Header().Files) - len(a.index.Header().Files) })
+	used := map[string]bool{}
+	for _, x := range found {
+		if x.adopt(homes) {
+			used[x.path] = true
+		} else if err := x.unmap(); err != nil {
+			return fmt.Errorf("close file index %s: %w", x.path, err)
+		}
+	}
+	if err := m.rebuildIndexes(ctx, homes); err != nil {
 		return err
 	}
-	for path := range unused {
-		if err := m.files.Remove(path); err != nil {
-			return fmt.Errorf("remove file index %s: %w", path, err)
+	for _, name := range names {
+		path := filepath.Join(m.cfg.IndexDir, name)
+		if home, ok := homes[dataName(name)]; !used[path] && (!ok || home.segment.file.index != path) {
+			if err := m.files.Remove(path); err != nil {
+				return fmt.Errorf("remove file index %s: %w", path, err)
+			}
 		}
+	}
+	for _, t := range m.tables {
+		order := make(map[*segment]int, len(t.files))
+		for i, s := range t.files {
+			order[s] = i
+		}
+		slices.SortFunc(t.indexes, func(a, b *fileIndex) int { return order[a.segments[0]] - order[b.segments[0]] })
 	}
 	return nil
 }
 
-// covers says why an index is not the one of a data file; nil when it is.
-func (x *fileIndex) covers(s *shape, data iceberg.DataFile) error {
-	want, have := indexHeader(s, data), x.index.Header()
-	if have.KeyKind != want.KeyKind || !slices.Equal(have.Columns, want.Columns) {
-		return fmt.Errorf("file index %s is built on other columns", x.path)
+// indexedFile is a data file that needs a FileIndex.
+type indexedFile struct {
+	table   *table
+	segment *segment
+}
+
+// dataName is the base name of the data file whose own FileIndex has this name.
+func dataName(index string) string { return strings.TrimSuffix(index, ".fidx") + ".parquet" }
+
+// adopt makes the index that of its files, if all of them are live files of one table, none has an index yet, and it was
+// built on the table's identity columns.
+func (x *fileIndex) adopt(homes map[string]indexedFile) bool {
+	h := x.index.Header()
+	var rows uint64
+	var t *table
+	for _, f := range h.Files {
+		home, ok := homes[f.Path]
+		if !ok || home.segment.file.index != "" || t != nil && t != home.table || slices.Contains(x.segments, home.segment) {
+			return false
+		}
+		t = home.table
+		want := indexHeader(t.shape, home.segment.file.data)
+		if want.Files[0] != f || want.KeyKind != h.KeyKind || !slices.Equal(want.Columns, h.Columns) {
+			return false
+		}
+		rows += f.Rows
+		x.segments = append(x.segments, home.segment)
 	}
-	if len(have.Files) != 1 || have.Files[0] != want.Files[0] || have.Entries != uint64(data.Rows) {
-		return fmt.Errorf("file index %s belongs to another file", x.path)
+	if t == nil || rows != h.Entries {
+		return false
 	}
-	return nil
+	if name := filepath.Base(x.path); !strings.HasPrefix(name, mergedPrefix) && dataName(name) != h.Files[0].Path {
+		return false // under this name the index of another file will be written
+	}
+	for _, s := range x.segments {
+		s.file.index = x.path
+	}
+	t.indexes = append(t.indexes, x)
+	return true
+}
+
+// rebuildIndexes builds the FileIndexes of the files that have none, several at once.
+func (m *Mirror) rebuildIndexes(ctx context.Context, homes map[string]indexedFile) error {
+	var mu sync.Mutex
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(m.cfg.FlushWorkers)
+	rebuilt := 0
+	for _, home := range homes {
+		if home.segment.file.index != "" {
+			continue
+		}
+		rebuilt++
+		g.Go(func() error {
+			x, err := m.rebuildIndex(gctx, home.table, home.segment)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			home.segment.file.index = x.path
+			home.table.indexes = append(home.table.indexes, x)
+			return nil
+		})
+	}
+	if rebuilt > 0 {
+		m.cfg.Log.Info("building file indexes", "files", rebuilt)
+	}
+	return g.Wait()
 }
 
 // rebuildIndex builds a data file's FileIndex from its key columns.

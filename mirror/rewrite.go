@@ -188,6 +188,7 @@ func (rw *rewrite) finish(m *Mirror, data iceberg.DataFile) error {
 		return err
 	}
 	rw.index.segments = []*segment{rw.out}
+	rw.out.file.index = path
 	return nil
 }
 
@@ -271,7 +272,15 @@ func (m *Mirror) flush(ctx context.Context, t *table, upTo LSN) error {
 	if err := rw.write(ctx, m); err != nil {
 		return err
 	}
-	err = m.inAnyTurn(ctx, func() error { return rw.install(m) })
+	err = m.inAnyTurn(ctx, func() error {
+		if err := rw.install(m); err != nil {
+			return err
+		}
+		if len(t.mergeable()) > 0 {
+			signal(m.flusher.wake)
+		}
+		return nil
+	})
 	if err == nil && rw.out != nil {
 		m.cfg.Log.Debug("flushed", "relation", t.String(), "rows", rw.out.file.data.Rows, "bytes", rw.out.file.data.Bytes, "took", m.clock.Now().Sub(started))
 	}
@@ -342,15 +351,13 @@ func (m *Mirror) openIndex(path string) (*fileIndex, error) {
 		unmap()
 		return nil, fmt.Errorf("open file index %s: %w", path, err)
 	}
-	return &fileIndex{path: path, index: x, unmap: unmap}, nil
+	return &fileIndex{path: path, index: x, entries: x.Header().Entries, unmap: unmap}, nil
 }
 
 // closeIndexes forgets a table's FileIndexes: none of the rows they name can be changed any more. The applier's turn.
 func (m *Mirror) closeIndexes(t *table) {
 	for _, x := range t.indexes {
-		if err := x.unmap(); err != nil {
-			m.cfg.Log.Warn("close file index", "relation", t.String(), "err", err)
-		}
+		m.closeIndex(x)
 	}
 	t.indexes = nil
 }

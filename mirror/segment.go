@@ -28,6 +28,8 @@ type file struct {
 	// cuts says how many rows were created up to each commit, for readers below the newest of them; nil once none can be.
 	cuts atomic.Pointer[[]cut]
 
+	index string // path of the FileIndex that covers the file; the applier's
+
 	// The fields below belong to the checkpoint and the applier's turn.
 	published bool   // the current snapshot names the file
 	committed bool   // a snapshot named it once

@@ -88,8 +88,12 @@ func (s storageMark) rewritten(now storageMark) bool {
 type fileIndex struct {
 	path     string
 	index    *globalindex.FileIndex
+	entries  uint64
 	segments []*segment
 	unmap    func() error
+
+	busy    bool // a job reads it; the applier's
+	closing bool // it is to be unmapped, once no job reads it; the applier's
 }
 
 // location is where a row lies.

@@ -345,7 +345,7 @@ func (w *world) crash() {
 	<-w.ended
 	w.pinned = nil
 	w.failAt("")
-	w.ware.writing, w.ware.committing = nil, nil
+	w.ware.writing, w.ware.committing, w.files.merging = nil, nil, nil
 	var paths []string
 	for path := range w.files.files {
 		paths = append(paths, path)
@@ -402,6 +402,15 @@ func (w *world) step() {
 		} else {
 			w.fold()
 		}
+	case n < 87:
+		w.during("merge", func() error {
+			for _, t := range w.m.tables {
+				if err := w.m.mergeIndexes(ctx, t); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	case n < 91:
 		w.during("flush", func() error {
 			t := w.m.tables[w.rng.IntN(len(w.m.tables))]
@@ -514,6 +523,7 @@ func (w *world) during(name string, job func() error) {
 		}
 		w.depth--
 	}
+	w.files.merging = w.ware.writing
 	w.ware.committing = func() error {
 		w.ware.writing()
 		return w.effect("commit")
@@ -523,7 +533,7 @@ func (w *world) during(name string, job func() error) {
 		w.failAt(effects[w.rng.IntN(len(effects))])
 	}
 	err := job()
-	w.ware.writing, w.ware.committing = nil, nil
+	w.ware.writing, w.ware.committing, w.files.merging = nil, nil, nil
 	w.note("%s done: %v", name, err)
 	if errors.Is(err, errPowerCut) {
 		w.crash()

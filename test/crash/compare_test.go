@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/file"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 
+	"pgmirror/globalindex"
 	"pgmirror/iceberg"
 	"pgmirror/pgcdc"
 	"pgmirror/readstate"
@@ -216,8 +218,18 @@ func checkFiles(dir string) error {
 		return err
 	}
 	for _, path := range indexes {
-		if !live[strings.TrimSuffix(filepath.Base(path), ".fidx")+".parquet"] {
-			faults = append(faults, fmt.Errorf("no data file has the index %s", path))
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		x, err := globalindex.OpenFileIndex(data)
+		if err != nil {
+			return fmt.Errorf("index %s: %w", path, err)
+		}
+		for _, f := range x.Header().Files {
+			if !live[f.Path] {
+				faults = append(faults, fmt.Errorf("the index %s covers %s, which is gone", path, f.Path))
+			}
 		}
 	}
 	return errors.Join(faults...)

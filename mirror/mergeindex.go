@@ -1,0 +1,134 @@
+package mirror
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"pgmirror/globalindex"
+)
+
+// mergeMost bounds the entries of a merged FileIndex: it is assembled in memory, at about 11 bytes an entry.
+const mergeMost = 64 << 20
+
+// mergedPrefix begins the file name of every merged FileIndex.
+const mergedPrefix = "merged-"
+
+// indexMerge makes one FileIndex of several neighbours, so that a lookup asks few of them however many files there are. The inputs
+// are read by a background goroutine while the applier goes on asking them; begin and install are the applier's.
+type indexMerge struct {
+	table  *table
+	inputs []*fileIndex
+	header globalindex.Header
+	out    *fileIndex
+}
+
+// mergeable chooses what to merge next, oldest first; empty when the tiers are in order. The applier's turn.
+func (t *table) mergeable() []*fileIndex {
+	if t.state != stateStreaming || len(t.indexes) < 2 {
+		return nil
+	}
+	first, sum := len(t.indexes), uint64(0)
+	for first > 0 && sum+t.indexes[first-1].entries <= mergeMost {
+		first--
+		sum += t.indexes[first].entries
+	}
+	free := t.indexes[first:]
+	rows := make([]uint64, len(free))
+	for i, x := range free {
+		rows[i] = x.entries
+	}
+	from, to := globalindex.Tiers(rows)
+	return free[from:to]
+}
+
+// mergeIndexes merges some of the table's FileIndexes, if there are too many. A background goroutine; it takes t.jobs.
+func (m *Mirror) mergeIndexes(ctx context.Context, t *table) (err error) {
+	t.jobs.Lock()
+	defer t.jobs.Unlock()
+	job := &indexMerge{table: t}
+	if err := m.inAnyTurn(ctx, func() error { job.begin(); return nil }); err != nil || len(job.inputs) == 0 {
+		return err
+	}
+	// Whatever happens, the inputs are given back: what the applier wanted closed meanwhile is closed then.
+	defer m.inAnyTurn(context.WithoutCancel(ctx), func() error { job.giveBack(m); return nil })
+	var merged bytes.Buffer
+	sources := make([]globalindex.MergeSource, len(job.inputs))
+	for i, x := range job.inputs {
+		sources[i].Index = x.index
+	}
+	if err := globalindex.Merge(&merged, job.header, sources); err != nil {
+		return fmt.Errorf("table %s: %w", t, err)
+	}
+	if err := m.cfg.Effect("file index"); err != nil {
+		return err
+	}
+	path := filepath.Join(m.cfg.IndexDir, mergedPrefix+uuid.NewString()+".fidx")
+	if err := m.files.WriteFile(path, merged.Bytes()); err != nil {
+		return fmt.Errorf("write merged file index %s: %w", path, err)
+	}
+	if job.out, err = m.openIndex(path); err != nil {
+		return err
+	}
+	return m.inAnyTurn(ctx, func() error { job.install(m); return nil })
+}
+
+// begin chooses the inputs. The applier's turn.
+func (j *indexMerge) begin() {
+	j.inputs = slices.Clone(j.table.mergeable())
+	for i, x := range j.inputs {
+		x.busy = true
+		h := x.index.Header()
+		if i == 0 {
+			j.header = h
+			continue
+		}
+		j.header.Files = append(j.header.Files, h.Files...)
+	}
+}
+
+// install puts the merged index in its inputs' place, unless the table has lost them meanwhile. The applier's turn.
+func (j *indexMerge) install(m *Mirror) {
+	t := j.table
+	at := slices.Index(t.indexes, j.inputs[0])
+	if at < 0 {
+		m.staleIndexes = append(m.staleIndexes, j.out.path)
+		j.out.busy, j.out.closing = false, true
+		m.closeIndex(j.out)
+		return
+	}
+	for _, x := range j.inputs {
+		j.out.segments = append(j.out.segments, x.segments...)
+		x.closing = true
+		m.staleIndexes = append(m.staleIndexes, x.path)
+	}
+	for _, s := range j.out.segments {
+		s.file.index = j.out.path
+	}
+	t.indexes = slices.Replace(t.indexes, at, at+len(j.inputs), j.out)
+}
+
+// giveBack ends the job's hold on its inputs. The applier's turn.
+func (j *indexMerge) giveBack(m *Mirror) {
+	for _, x := range j.inputs {
+		x.busy = false
+		if x.closing {
+			m.closeIndex(x)
+		}
+	}
+}
+
+// closeIndex unmaps an index, now or when the job that reads it has ended. The applier's turn.
+func (m *Mirror) closeIndex(x *fileIndex) {
+	x.closing = true
+	if x.busy {
+		return
+	}
+	if err := x.unmap(); err != nil {
+		m.cfg.Log.Warn("close file index", "path", x.path, "err", err)
+	}
+}

@@ -1,0 +1,119 @@
+package mirror
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// grow flushes the keyed table n times, a new row each time.
+func (w *world) grow(from, n int) {
+	w.t.Helper()
+	ctx := context.Background()
+	t := w.m.byOID[1]
+	for i := range n {
+		row := []cell{val(fmt.Sprint(1000 + from + i))}
+		for range w.table(1).def.Columns[1:] {
+			row = append(row, nil)
+		}
+		w.planned(1, message{'I'}.u32(1).u8('N').tuple(row), func(c LSN) {
+			w.table(1).versions = append(w.table(1).versions, &version{cells: row, created: c})
+		})
+		w.check(w.m.inTurn(ctx, func() error { return w.m.sealOpen(t) }))
+		w.check(w.m.flush(ctx, t, maxLSN))
+		w.check(w.m.flusher.merge(ctx))
+	}
+}
+
+// TestIndexesStayFew: however often a table is flushed, few FileIndexes cover its files, every row is found in them, and a restart uses
+// the merged ones as they are.
+func TestIndexesStayFew(t *testing.T) {
+	w := newWorld(t, 1)
+	w.faults, w.pressure = 0, false
+	w.start()
+	ctx := context.Background()
+	w.grow(0, 150)
+	tab := w.m.byOID[1]
+	if n := len(tab.indexes); n > 8 {
+		t.Errorf("150 flushes leave %d file indexes", n)
+	}
+	w.check(w.m.Check(ctx))
+	for i := range 50 { // rows that lie in merged indexes are found and deleted
+		row := w.table(1).versions[len(w.table(1).versions)-150+3*i]
+		w.planned(1, message{'D'}.u32(1).old(&w.table(1).def, row.cells), func(c LSN) { row.deleted = c })
+	}
+	w.check(w.m.checkpoint(ctx))
+	paths := map[string]bool{}
+	for _, x := range tab.indexes {
+		paths[x.path] = true
+	}
+	w.check(w.m.reap(ctx))
+	w.stop()
+	<-w.ended
+	w.start()
+	for _, x := range w.m.byOID[1].indexes {
+		if !paths[x.path] {
+			t.Errorf("after a restart %s is new", x.path)
+		}
+	}
+	w.check(w.m.Check(ctx))
+	w.end()
+}
+
+// TestTruncateDuringMerge: a TRUNCATE while FileIndexes are being merged takes them all; they are unmapped only when the merge has
+// ended, and the merged one is thrown away.
+func TestTruncateDuringMerge(t *testing.T) {
+	w := newWorld(t, 1)
+	w.faults, w.pressure = 0, false
+	w.start()
+	ctx := context.Background()
+	tab := w.m.byOID[1]
+	w.grow(0, 1)
+	mapped := 0
+	w.check(w.m.inTurn(ctx, func() error {
+		for _, x := range tab.indexes {
+			unmap := x.unmap
+			mapped++
+			x.unmap = func() error { mapped--; return unmap() }
+		}
+		return nil
+	}))
+	w.files.merging = func() {
+		w.files.merging = nil
+		w.planned(1, message{'T'}.u32(1).u8(0).u32(1), func(c LSN) {
+			for _, v := range w.table(1).versions {
+				if v.deleted == 0 {
+					v.deleted = c
+				}
+			}
+		})
+		if mapped == 0 {
+			t.Error("an index was unmapped while the merge reads it")
+		}
+	}
+	row := []cell{val("7")}
+	for range w.table(1).def.Columns[1:] {
+		row = append(row, nil)
+	}
+	w.planned(1, message{'I'}.u32(1).u8('N').tuple(row), func(c LSN) {
+		w.table(1).versions = append(w.table(1).versions, &version{cells: row, created: c})
+	})
+	w.check(w.m.inTurn(ctx, func() error { return w.m.sealOpen(tab) }))
+	w.check(w.m.flush(ctx, tab, maxLSN))
+	w.check(w.m.mergeIndexes(ctx, tab))
+	if w.files.merging != nil {
+		t.Fatal("nothing was merged")
+	}
+	if mapped != 0 || len(tab.indexes) != 0 {
+		t.Errorf("%d indexes are still mapped, the table has %d", mapped, len(tab.indexes))
+	}
+	w.check(w.m.fold(ctx))
+	w.check(w.m.reap(ctx))
+	for path := range w.files.files {
+		if strings.Contains(path, mergedPrefix) {
+			t.Errorf("%s is left", path)
+		}
+	}
+	w.end()
+}
