@@ -32,7 +32,8 @@
 //     transaction, turns that others hand it: inTurn for what needs a commit boundary (a checkpoint's cut, folding,
 //     judging the catalogue), inAnyTurn for what does not (beginning and installing a flush).
 //   - The flusher picks tables with many sealed batches, or the largest when memory is short, and flushes each on a goroutine
-//     of its own (flush). One job at a time works on a table (table.jobs).
+//     of its own (flush). It merges FileIndexes in tiers (mergeIndexes), which the applier goes on asking meanwhile. One job at a
+//     time works on a table (table.jobs).
 //   - checkpointLoop makes a checkpoint when one is due; one runs at a time. foldLoop folds deletions and drops what nobody sees.
 //   - follow connects to the source, copies what was never copied (a goroutine a table), and runs its Stream; it connects again
 //     when the connection is lost. watch looks at the source's catalogue.
