@@ -57,20 +57,23 @@ func allEffects() []string {
 	return slices.Concat(fileEffects, iceberg.EffectNames, mirror.EffectNames, sourceEffects)
 }
 
-// draw chooses where the next life ends: each effect comes as often as any other, the source's only before the first copy is
-// complete; which of its occurrences it is, is left to chance.
+// draw chooses where the next life ends: each effect, and none at all, comes as often as any other, the source's only before the
+// first copy is complete; which of its occurrences it is, is left to chance.
 func (c *chain) draw() *Effects {
 	which := 0
 	if c.streaming {
 		which = 1
 	}
 	if len(c.deck[which]) == 0 {
-		names := slices.DeleteFunc(allEffects(), func(name string) bool { return c.streaming && slices.Contains(sourceEffects, name) })
+		names := slices.DeleteFunc(append(allEffects(), Outright), func(name string) bool { return c.streaming && slices.Contains(sourceEffects, name) })
 		c.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 		c.deck[which] = names
 	}
 	name := c.deck[which][0]
 	c.deck[which] = c.deck[which][1:]
+	if name == Outright {
+		return FailAt(0)
+	}
 	spread := 2.0 // mean number of occurrences that are survived
 	switch {
 	case strings.Contains(name, "slot"):
