@@ -109,7 +109,7 @@ var early []earlyLookup
 	{name: "flush leaves out what is deleted at HWM", edits: []edit{{"rewrite.go", "floor: m.marks.low(),", "floor: m.marks.high(),"}}},
 	{name: "flushed batches stay in the index no more", edits: []edit{{"rewrite.go", "				t.indexes = append(t.indexes, rw.index)\n", ""}}},
 	{name: "a file spans the cut", edits: []edit{{"rewrite.go", "	if m.cut != 0 && upTo > m.cut &&", "	if m.cut == 1 && upTo > m.cut &&"}}},
-	{name: "unfinished rows share a file", edits: []edit{{"rewrite.go", "		if last > m.applied && !ended {", "		if last > maxLSN-1 && !ended {"}}},
+	{name: "unfinished rows share a file", tests: "^TestChoose$|^TestModel$", edits: []edit{{"rewrite.go", "		if last > m.applied && !ended {", "		if last > maxLSN-1 && !ended {"}}},
 	{name: "a large transaction shares batches", tests: "^TestChoose|^TestModel$", edits: []edit{{"apply.go", "	if tx.Spilled {", "	if tx.Spilled && lsn == 0 {"}}},
 	{name: "cut-offs dropped at once", edits: []edit{{"rewrite.go", "	f.cuts.Store(&rw.cuts)\n", ""}}},
 	{name: "cut-offs dropped too early", edits: []edit{{"checkpoint.go", "cuts != nil && (*cuts)[len(*cuts)-1].lsn <= low {", "cuts != nil {"}}},
