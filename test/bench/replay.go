@@ -58,10 +58,10 @@ func (b *bench) replays(ctx context.Context) (err error) {
 			rate(visible[round]), rate(durable[round]), rate(decoded[round]), cpu[round]*1000, r.checkpoints)
 	}
 	note := fmt.Sprintf("binary pgoutput of the HyBench mix, %.1fM row changes onto %.1fM rows, a checkpoint every %s (%d)", b.scaleOf(replayRows)/1e6, float64(base)/1e6, replayCheckpoints, checkpoints)
-	b.report.add(line{"replay of a captured stream, to visible", spread(visible, rate), "the same bytes, staged and decoded only, one core: " + spread(decoded, rate), spread(ratios(visible, decoded), times), "≥ 400k rows/s", note})
-	b.report.add(line{"the same, until all of it is durable", spread(durable, rate), "Retina, 16 cores: 201k rows/s", "", "≥ 400k rows/s", "Parquet, FileIndex, vectors, Iceberg commits, fsync"})
+	b.report.add(line{"replay of a captured stream, to visible", spread(visible, rate), "the same bytes, staged and decoded only, one core: " + spread(decoded, rate), spread(ratios(visible, decoded), times), nil, note})
+	b.report.add(line{"the same, until all of it is durable", spread(durable, rate), "Retina, 16 cores: 201k rows/s", "", goals{atLeast(median(durable)/1e3, 400, "%gk rows/s")}, "Parquet, FileIndex, vectors, Iceberg commits, fsync"})
 	seconds := func(v float64) string { return fmt.Sprintf("%.2f s", v) }
-	b.report.add(line{"CPU per 1M row changes of it", spread(cpu, seconds), "Retina: 17 s (1.73 % of a core for each 1k rows/s), 62 s with its base load", "", "", "all of the engine, GC and encoding included"})
+	b.report.add(line{"CPU per 1M row changes of it", spread(cpu, seconds), "Retina: 17 s (1.73 % of a core for each 1k rows/s), 62 s with its base load", "", nil, "all of the engine, GC and encoding included"})
 	return nil
 }
 

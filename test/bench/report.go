@@ -15,9 +15,11 @@ type report struct {
 	lines                 []line
 }
 
-// line is one row of the table. Beside is what Ours is compared with, measured in the same run; empty cells are left blank.
+// line is one row of the table. Beside is what ours is compared with, measured in the same run; empty cells are left blank.
 type line struct {
-	what, ours, beside, ratio, target, note string
+	what, ours, beside, ratio string
+	goals                     goals
+	note                      string
 }
 
 func (r *report) add(l line) { r.lines = append(r.lines, l) }
@@ -25,10 +27,11 @@ func (r *report) add(l line) { r.lines = append(r.lines, l) }
 // introduction stands above the table.
 const introduction = `# Benchmarks
 
-Written by ` + "`make bench`" + `; a run takes about ten minutes. Each line stands beside something measured in the same run, on the
-same machine, in alternation; the ratio is what to look at. Numbers are medians, the spread in parentheses is the smallest
+Written by ` + "`make bench`" + `; a run takes about a quarter of an hour. Each line stands beside something measured in the same run, on
+the same machine, in alternation; the ratio is what to look at. Numbers are medians, the spread in parentheses is the smallest
 and the largest of the rounds. PostgreSQL runs with fsync off (its durability is not what is measured), pgmirror with its
-defaults, fsync included. "To reach" is what we aim for on two cores.
+defaults, fsync included. "To reach" is what we aim for on two cores; "reached" says how many times a figure is beyond it,
+in bold above 3. What the Retina paper reports is quoted, not measured, from machines of 16 cores.
 
 `
 
@@ -41,13 +44,30 @@ func (r *report) markdown(now time.Time) string {
 	if r.note != "" {
 		fmt.Fprintf(&b, "- %s\n", r.note)
 	}
-	b.WriteString("\n| what | pgmirror | beside it | ratio | to reach | |\n|---|---|---|---|---|---|\n")
+	kept, far, all := r.tally()
+	fmt.Fprintf(&b, "- Reached: %d of %d; more than %d× off: %d\n", kept, all, farOff, far)
+	b.WriteString("\n| what | pgmirror | beside it | ratio | to reach | reached | |\n|---|---|---|---|---|---|---|\n")
 	for _, l := range r.lines {
-		cells := []string{l.what, l.ours, l.beside, l.ratio, l.target, l.note}
+		cells := []string{l.what, l.ours, l.beside, l.ratio, l.goals.String(), l.goals.verdict(), l.note}
 		for i, c := range cells {
 			cells[i] = strings.ReplaceAll(c, "|", "\\|")
 		}
 		b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
 	}
 	return b.String()
+}
+
+// tally counts the goals that are kept, those that are missed by far, and all.
+func (r *report) tally() (kept, far, all int) {
+	for _, l := range r.lines {
+		for _, g := range l.goals {
+			all++
+			if g.kept() {
+				kept++
+			} else if !(g.off <= farOff) {
+				far++
+			}
+		}
+	}
+	return kept, far, all
 }

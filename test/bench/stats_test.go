@@ -34,9 +34,9 @@ func TestRatios(t *testing.T) {
 // A table has one line for each measurement, and a cell's bar does not end it.
 func TestMarkdown(t *testing.T) {
 	r := report{machine: "a box", commit: "abc", loadBefore: "0 0 0", loadAfter: "1 1 1", took: time.Minute}
-	r.add(line{"copy", "1", "2", "0.50", "≥ 0.7", "a|b"})
+	r.add(line{"copy", "1", "2", "0.50", goals{atLeast(0.5, 0.7, "%g")}, "a|b"})
 	text := r.markdown(time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC))
-	for _, want := range []string{"- Commit: abc\n", "2026-01-02 03:04 UTC", `| copy | 1 | 2 | 0.50 | ≥ 0.7 | a\|b |` + "\n"} {
+	for _, want := range []string{"- Commit: abc\n", "2026-01-02 03:04 UTC", "- Reached: 0 of 1; more than 3× off: 0\n", `| copy | 1 | 2 | 0.50 | ≥ 0.7 | no, 1.4× | a\|b |` + "\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in:\n%s", want, text)
 		}
@@ -69,5 +69,32 @@ func TestChoose(t *testing.T) {
 	}
 	if _, err := choose("live,nothing"); err == nil {
 		t.Error("an unknown section was accepted")
+	}
+}
+
+// A line's verdict is that of its worst goal, in bold when that is missed more than three times; nothing measured reaches no goal.
+func TestVerdict(t *testing.T) {
+	most, least := func(got float64) goal { return atMost(got, 10, "%g ms") }, func(got float64) goal { return atLeast(got, 10, "%g/s") }
+	for _, c := range []struct {
+		goals      goals
+		text, want string
+	}{
+		{nil, "", ""},
+		{goals{most(10)}, "≤ 10 ms", "yes"},
+		{goals{least(10)}, "≥ 10/s", "yes"},
+		{goals{most(11)}, "≤ 10 ms", "no, 1.1×"},
+		{goals{least(5)}, "≥ 10/s", "no, 2.0×"},
+		{goals{least(2)}, "≥ 10/s", "**no, 5.0×**"},
+		{goals{most(5).of("P50"), most(40).of("P99"), most(1)}, "P50 ≤ 10 ms, P99 ≤ 10 ms, ≤ 10 ms", "**no, 4.0×**"},
+		{goals{most(1), most(math.NaN())}, "≤ 10 ms, ≤ 10 ms", "**no, NaN×**"},
+	} {
+		if got := c.goals.verdict(); got != c.want || c.goals.String() != c.text {
+			t.Errorf("%q: %q, want %q: %q", c.goals, got, c.text, c.want)
+		}
+	}
+	var r report
+	r.add(line{goals: goals{most(1), most(11), most(40), most(math.NaN())}})
+	if kept, far, all := r.tally(); kept != 1 || far != 2 || all != 4 {
+		t.Errorf("%d kept, %d far, %d in all; want 1, 2, 4", kept, far, all)
 	}
 }

@@ -175,9 +175,9 @@ func (b *bench) compareReads(ctx context.Context, pg *harness.Postgres, m, plain
 				worst, worstShape = r, fmt.Sprintf("%s (%.1f ms against %.1f ms)", shape, median(ours), median(beside))
 			}
 		}
-		target := ""
+		var target goals
 		if part == 2 {
-			target = "≤ 1.05"
+			target = goals{atMost(geometricMean(all), 1.05, "%g")}
 		}
 		b.report.add(line{fmt.Sprintf("union read, %d %% deleted", part), "", "`read_parquet` of the live rows, same writer", times(geometricMean(all)), target,
 			fmt.Sprintf("by the fastest of %d each: %.2f; geometric mean of %d query shapes, %.1fM rows in files, %.0fk in memory, embedded, warm; worst %.2f: `%s`", repeats, geometricMean(fastest), len(shapes), float64(rows)/1e6, b.scaleOf(memoryRows)/1e3, worst, worstShape)})
@@ -198,7 +198,7 @@ func (b *bench) fixedCosts(ctx context.Context, duck *duckdb.DB, client *readsta
 	if err != nil {
 		return err
 	}
-	b.report.add(line{"fixed cost of a query", millis(median(ours) - median(beside)), "the same from a DuckDB table: " + millis(median(beside)), "", "≤ 5 ms",
+	b.report.add(line{"fixed cost of a query", millis(median(ours) - median(beside)), "the same from a DuckDB table: " + millis(median(beside)), "", goals{atMost(median(ours)-median(beside), 5, "%g ms")},
 		fmt.Sprintf("one row in memory; P99 %s", millis(quantile(ours, 0.99)))})
 	var pins []float64
 	for range asks {
@@ -210,7 +210,7 @@ func (b *bench) fixedCosts(ctx context.Context, duck *duckdb.DB, client *readsta
 		state.Release()
 		pins = append(pins, inMillis(time.Since(began)))
 	}
-	b.report.add(line{"pin and release of a read state over the socket", fmt.Sprintf("%.2f ms", median(pins)), "", "", "", "five tables; part of the fixed cost"})
+	b.report.add(line{"pin and release of a read state over the socket", fmt.Sprintf("%.2f ms", median(pins)), "", "", nil, "five tables; part of the fixed cost"})
 
 	state, err := client.Pin(ctx, readstate.PinRequest{})
 	if err != nil {
@@ -229,7 +229,7 @@ func (b *bench) fixedCosts(ctx context.Context, duck *duckdb.DB, client *readsta
 	}
 	b.report.add(line{"cost of a file more", fmt.Sprintf("%.0f µs", (median(many)-median(ours))/float64(n)*1000),
 		fmt.Sprintf("`read_parquet` of the same list: %.0f µs", (median(plain)-median(beside))/float64(n)*1000),
-		times(median(many) / median(plain)), "", fmt.Sprintf("%d files of ten rows; the ratio is of the whole query", n)})
+		times(median(many) / median(plain)), nil, fmt.Sprintf("%d files of ten rows; the ratio is of the whole query", n)})
 	return nil
 }
 
@@ -258,7 +258,7 @@ func (b *bench) costAfterDelete(ctx context.Context, pg *harness.Postgres, m *mi
 			*took = append(*took, t)
 		}
 	}
-	b.report.add(line{"the same query right after a delete in another table", millis(median(first)), "asked again: " + millis(median(second)), times(median(first) / median(second)), "",
+	b.report.add(line{"the same query right after a delete in another table", millis(median(first)), "asked again: " + millis(median(second)), times(median(first) / median(second)), nil,
 		fmt.Sprintf("the other table has %.1fM rows in files, 30 %% of them deleted; P99 %s", b.scaleOf(unionRows)/1e6, millis(quantile(first, 0.99)))})
 	return nil
 }
