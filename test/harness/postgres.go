@@ -66,6 +66,12 @@ func StartPostgres(t testing.TB, opts ...Option) *Postgres {
 		os.RemoveAll(dir)
 		t.Fatalf("start PostgreSQL: %v", err)
 	}
+	p.endWith(t)
+	return p
+}
+
+// endWith makes the cluster a test's: its errors end the test, and the end of the test is its own.
+func (p *Postgres) endWith(t testing.TB) {
 	p.t = t
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -74,11 +80,15 @@ func StartPostgres(t testing.TB, opts ...Option) *Postgres {
 		p.kill()
 		p.Remove()
 	})
-	return p
 }
 
 // Start makes a cluster below dir, an existing directory, and starts it. The caller stops it and calls Remove.
 func Start(dir string, opts ...Option) (*Postgres, error) {
+	return start(dir, func(*Postgres) error { return nil }, opts...)
+}
+
+// start is Start; prepare changes the data directory before the server sees it.
+func start(dir string, prepare func(*Postgres) error, opts ...Option) (*Postgres, error) {
 	bin, err := programs()
 	if err != nil {
 		return nil, err
@@ -104,7 +114,7 @@ func Start(dir string, opts ...Option) (*Postgres, error) {
 	if p.port, err = freePort(); err != nil {
 		return nil, err
 	}
-	if err := p.configure(); err != nil {
+	if err := errors.Join(p.configure(), prepare(p)); err != nil {
 		return nil, err
 	}
 	return p, p.Start()
