@@ -14,14 +14,20 @@ import (
 // ErrRewritten when the relation's storage or columns are no longer the snapshot's or no longer those of table. Copies
 // of several tables may run at once, each on a connection of its own.
 func (s *Source) Copy(ctx context.Context, snapshot ExportedSnapshot, table *Table, row func(Tuple) error) error {
-	if err := s.copyTable(ctx, snapshot, table, row); err != nil {
+	if err := s.copyTable(ctx, snapshot, table, "", row); err != nil {
 		return fmt.Errorf("copy %s: %w", qualified(table.Schema, table.Name), err)
 	}
 	return nil
 }
 
-func (s *Source) copyTable(ctx context.Context, snapshot ExportedSnapshot, table *Table, row func(Tuple) error) error {
-	conn, err := connect(ctx, s.plain)
+// copyTable copies the rows for which the condition where holds; all of them when it is empty.
+func (s *Source) copyTable(ctx context.Context, snapshot ExportedSnapshot, table *Table, where string, row func(Tuple) error) error {
+	return s.copyOver(ctx, s.plain, snapshot, table, where, row)
+}
+
+// copyOver is copyTable over a connection with settings of its own.
+func (s *Source) copyOver(ctx context.Context, cfg *pgconn.Config, snapshot ExportedSnapshot, table *Table, where string, row func(Tuple) error) error {
+	conn, err := connect(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -41,7 +47,7 @@ func (s *Source) copyTable(ctx context.Context, snapshot ExportedSnapshot, table
 	if err := s.checkUnchanged(ctx, conn, table); err != nil {
 		return err
 	}
-	statement, formats := copyStatement(table)
+	statement, formats := copyStatement(table, where)
 	parser := newCopyParser(formats, row)
 	if _, err := conn.CopyTo(ctx, parser, statement); err != nil {
 		if ctx.Err() != nil {
@@ -143,7 +149,7 @@ func shapeFits(table *Table, shape []attributeRow) bool {
 // copyStatement makes the COPY of a table and says in which format each column comes. IS DISTINCT FROM NULL, because a
 // composite value of NULLs IS NULL without being it; format's %s is the type's output function, which a cast to text is
 // not always (a char(n) cast to text loses its blanks).
-func copyStatement(table *Table) (string, []Format) {
+func copyStatement(table *Table, where string) (string, []Format) {
 	var list strings.Builder
 	formats := make([]Format, len(table.Columns))
 	for i, c := range table.Columns {
@@ -159,5 +165,8 @@ func copyStatement(table *Table) (string, []Format) {
 		formats[i] = FormatText
 		fmt.Fprintf(&list, "CASE WHEN %s IS DISTINCT FROM NULL THEN pg_catalog.format('%%s', %s) END", name, name)
 	}
-	return "COPY (SELECT " + list.String() + " FROM ONLY " + qualified(table.Schema, table.Name) + ") TO STDOUT (FORMAT binary)", formats
+	if where != "" {
+		where = " WHERE " + where
+	}
+	return "COPY (SELECT " + list.String() + " FROM ONLY " + qualified(table.Schema, table.Name) + where + ") TO STDOUT (FORMAT binary)", formats
 }

@@ -35,6 +35,10 @@ var (
 	ErrSlotActive = errors.New("the replication slot is in use by another connection; stop the other pgmirror")
 	// ErrSlotExists is a slot that was to be made.
 	ErrSlotExists = errors.New("the replication slot exists already; run `pgmirror drop` or choose another --slot")
+	// ErrSlotLimit is a server without room for one slot more.
+	ErrSlotLimit = errors.New("the source has no free replication slot; drop one that nobody uses or raise max_replication_slots")
+	// ErrHeldBack is a snapshot for which transactions that have written would have to end first.
+	ErrHeldBack = errors.New("open transactions hold the snapshot back")
 
 	// ErrPublicationMissing is a publication that does not exist.
 	ErrPublicationMissing = errors.New("the publication does not exist; create it or run with --create-publication")
