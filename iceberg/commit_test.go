@@ -90,7 +90,7 @@ func TestForeignSnapshot(t *testing.T) {
 			dir := t.TempDir()
 			w, _ := openLoaded(t, Config{Dir: dir})
 			a, b := newLocation(t, "a"), newLocation(t, "b")
-			commit(t, w, 10, TableCommit{Name: a.Name, UUID: a.UUID, Create: true, Schema: a.Schema}, TableCommit{Name: b.Name, UUID: b.UUID, Create: true, Schema: b.Schema})
+			commit(t, w, 10, TableCommit{Name: a.Name, UUID: a.UUID, Create: true, Schema: a.Schema, Add: []DataFile{writeRows(t, w, a, 10, 1)}}, TableCommit{Name: b.Name, UUID: b.UUID, Create: true, Schema: b.Schema})
 			db, err := sql.Open("sqlite", filepath.Join(dir, "catalog.db"))
 			if err != nil {
 				t.Fatal(err)
@@ -110,15 +110,15 @@ func TestForeignSnapshot(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer again.Close()
-			if _, err := again.Load(t.Context()); !errors.Is(err, ErrForeignSnapshot) || !strings.Contains(err.Error(), "public.a") || strings.Contains(err.Error(), "public.b") {
-				t.Errorf("load: error %v, want ErrForeignSnapshot naming public.a alone", err)
+			if state, err := again.Load(t.Context()); err != nil || len(state.Faults) != 1 || state.Faults[0].Name != a.Name || !errors.Is(state.Faults[0].Err, ErrForeignSnapshot) || len(state.Tables) != 1 {
+				t.Errorf("load: %+v, error %v; want ErrForeignSnapshot for public.a alone", state, err)
 			}
 			var mirror string
 			if err := db.QueryRow(`SELECT mirror FROM pgmirror_state`).Scan(&mirror); err != nil || mirror == "new" {
 				t.Errorf("mirror document %q, %v", mirror, err)
 			}
-			if _, err := again.RemoveOrphans(t.Context()); err == nil {
-				t.Error("RemoveOrphans ran on a warehouse that did not load")
+			if removed, err := again.RemoveOrphans(t.Context()); err != nil || len(removed) > 0 {
+				t.Errorf("RemoveOrphans removed %v of a table that was changed by another writer, error %v", removed, err)
 			}
 		})
 	}
@@ -218,7 +218,8 @@ func TestOneVectorPerFile(t *testing.T) {
 	}
 }
 
-// A damaged or missing file is found at the start and named.
+// A damaged or missing file is found at the start and named. It costs its own table alone: another one is loaded and committed to,
+// and what is left of the damaged one stays for whoever looks at it.
 func TestLoadNamesDamage(t *testing.T) {
 	for _, kind := range []string{".parquet", ".puffin", "data-", "deletes-", "snap-", ".metadata.json"} {
 		for _, damage := range []string{"missing", "cut"} {
@@ -227,10 +228,13 @@ func TestLoadNamesDamage(t *testing.T) {
 				w, _ := openLoaded(t, Config{Dir: dir, Files: newForgetful()})
 				loc := newLocation(t, "a")
 				f := writeRows(t, w, loc, 10, 1, 2, 3)
-				commit(t, w, 10, TableCommit{Name: loc.Name, UUID: loc.UUID, Create: true, Schema: loc.Schema, Add: []DataFile{f}, Vectors: vectors(f.Path, vectorOf(3, 0))})
+				other := newLocation(t, "b")
+				commit(t, w, 10, TableCommit{Name: loc.Name, UUID: loc.UUID, Create: true, Schema: loc.Schema, Add: []DataFile{f}, Vectors: vectors(f.Path, vectorOf(3, 0))},
+					TableCommit{Name: other.Name, UUID: other.UUID, Create: true, Schema: other.Schema})
+				home := w.names[loc.Name].dir
 				w.Close()
 				var victim string
-				for _, path := range filesBelow(t, dir) {
+				for _, path := range filesBelow(t, home) {
 					if strings.Contains(filepath.Base(path), kind) {
 						victim = path
 					}
@@ -240,17 +244,29 @@ func TestLoadNamesDamage(t *testing.T) {
 				} else if err := os.Truncate(victim, 40); err != nil {
 					t.Fatal(err)
 				}
+				before := filesBelow(t, home)
 				again, err := Open(t.Context(), Config{Dir: dir})
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer again.Close()
-				_, err = again.Load(t.Context())
-				if document, err := again.Document(t.Context()); err != nil || string(document) != `{"lsn":10}` {
-					t.Errorf("document %s, %v", document, err)
+				state, err := again.Load(t.Context())
+				if err != nil {
+					t.Fatal(err)
 				}
-				if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), victim) || !strings.Contains(err.Error(), "public.a") {
-					t.Errorf("error %v, want ErrCorrupt naming %s", err, victim)
+				if len(state.Tables) != 1 || state.Tables[0].UUID != other.UUID || len(state.Faults) != 1 {
+					t.Fatalf("tables %v, faults %v", state.Tables, state.Faults)
+				}
+				if fault := state.Faults[0]; !errors.Is(fault.Err, ErrCorrupt) || !strings.Contains(fault.Err.Error(), victim) || fault.UUID != loc.UUID || fault.Name != loc.Name {
+					t.Errorf("fault %+v, want ErrCorrupt naming %s", fault, victim)
+				}
+				if removed, err := again.RemoveOrphans(t.Context()); err != nil || len(removed) > 0 {
+					t.Errorf("removed %v, %v", removed, err)
+				}
+				g := writeRows(t, again, other, 11, 4)
+				commit(t, again, 11, TableCommit{Name: other.Name, UUID: other.UUID, Add: []DataFile{g}})
+				if after := filesBelow(t, home); !slices.Equal(before, after) {
+					t.Errorf("of the damaged table there was %v, is %v", before, after)
 				}
 			})
 		}

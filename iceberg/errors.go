@@ -1,6 +1,12 @@
 package iceberg
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"syscall"
+)
 
 // ErrForeignSnapshot means that somebody else committed to a table: its current metadata is not what we wrote last.
 var ErrForeignSnapshot = errors.New("table was changed by another writer")
@@ -11,6 +17,18 @@ var ErrCorrupt = errors.New("warehouse file is damaged")
 // ErrIllegalCommit means that the caller asked for a snapshot that the Iceberg specification or our own rules forbid.
 // Nothing was committed.
 var ErrIllegalCommit = errors.New("illegal commit")
+
+// damage is ErrCorrupt if a file could not be read because it is gone, too short or unreadable on its disk. Other errors (too many
+// open files, no permission) are the machine's: the file may be whole.
+func damage(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, syscall.EIO) || errors.Is(err, errNoFile) {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return err
+}
+
+// errNoFile: there is something else in a file's place.
+var errNoFile = errors.New("not a regular file")
 
 // ErrNotRetained means that no retained set of snapshots shows the wanted LSN.
 var ErrNotRetained = errors.New("no retained snapshots at this lsn")

@@ -58,7 +58,7 @@ func (osFiles) Open(path string) (ReadFile, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("open %s: not a regular file", path)
+		err = fmt.Errorf("open %s: %w", path, errNoFile)
 	}
 	if err != nil {
 		f.Close()

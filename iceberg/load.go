@@ -17,8 +17,9 @@ import (
 )
 
 // Load reads the last committed state and checks it: every file that the current snapshots name is there and has the right
-// size. It comes before the first Commit and is called once. An error names the table, the file and what to do; with several
-// broken tables it names them all.
+// size. It comes before the first Commit and is called once. A table that is damaged or was changed by another writer is in
+// State.Faults and not in State.Tables; nothing is committed to it in this life, and its files stay as they are. An error means
+// that the catalog cannot be read, or that the machine did not let us look.
 func (w *Warehouse) Load(ctx context.Context) (*State, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -30,7 +31,7 @@ func (w *Warehouse) Load(ctx context.Context) (*State, error) {
 		return nil, err
 	}
 	tables, faults, err := loadTables(ctx, w.files, c.pointers, w.root)
-	if err := errors.Join(err, errors.Join(faults...)); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	replaced := map[string][]replacedFile{}
@@ -38,7 +39,15 @@ func (w *Warehouse) Load(ctx context.Context) (*State, error) {
 		replaced[r.uuid] = append(replaced[r.uuid], r)
 	}
 	state := &State{Mirror: c.mirror, LSN: c.lsn}
-	for _, t := range tables {
+	for i, t := range tables {
+		if p := c.pointers[i]; faults[i] != nil {
+			if !errors.Is(faults[i], ErrCorrupt) && !errors.Is(faults[i], ErrForeignSnapshot) {
+				return nil, fmt.Errorf("load table %s.%s: %w", p.name.Schema, p.name.Name, faults[i])
+			}
+			w.faulty[p.uuid] = p
+			state.Faults = append(state.Faults, TableFault{Name: p.name, UUID: p.uuid, Err: faults[i]})
+			continue
+		}
 		oldest := oldestSequence(t.meta)
 		for _, r := range replaced[t.uuid] {
 			if r.sequence > oldest {
@@ -69,6 +78,9 @@ func oldestSequence(meta icetable.Metadata) int64 {
 
 func (w *Warehouse) repairHints(tables []*table) error {
 	for _, t := range tables {
+		if t == nil {
+			continue
+		}
 		hint, err := readAll(w.files, filepath.Join(t.metadataDir(), hintName))
 		if err == nil && string(hint) == hintOf(t) {
 			continue
@@ -88,23 +100,24 @@ func loadTables(ctx context.Context, files FileSystem, pointers []pointer, root 
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, p := range pointers {
 		group.Go(func() error {
-			t, err := loadTable(files, p, root)
-			if err != nil {
-				faults[i] = fmt.Errorf("load table %s.%s: %w", p.name.Schema, p.name.Name, err)
-			}
-			tables[i] = t
+			tables[i], faults[i] = loadTable(files, p, root)
 			return ctx.Err()
 		})
 	}
 	return tables, faults, group.Wait()
 }
 
-func loadTable(files FileSystem, p pointer, root string) (*table, error) {
+func loadTable(files FileSystem, p pointer, root string) (_ *table, err error) {
+	defer func() { // damaged bytes may make a library's decoder panic
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: metadata: %v", ErrCorrupt, p)
+		}
+	}()
 	if p.location != p.ours {
 		if p.location == "" {
-			return nil, fmt.Errorf("%w: it was dropped from the catalog; start anew (pgmirror drop --warehouse, pgmirror run)", ErrForeignSnapshot)
+			return nil, fmt.Errorf("%w: it was dropped from the catalog", ErrForeignSnapshot)
 		}
-		return nil, fmt.Errorf("%w: its metadata is %s, ours was %s; roll the table back to ours or start anew (pgmirror drop --warehouse, pgmirror run)", ErrForeignSnapshot, p.location, p.ours)
+		return nil, fmt.Errorf("%w: its metadata is %s, ours was %s", ErrForeignSnapshot, p.location, p.ours)
 	}
 	path, err := toPath(p.location)
 	if err != nil {
@@ -140,11 +153,11 @@ func loadTable(files FileSystem, p pointer, root string) (*table, error) {
 func checkSize(files FileSystem, path string, size int64) error {
 	f, err := files.Open(path)
 	if err != nil {
-		return fmt.Errorf("%w: data file: %w; restore it or start anew (pgmirror drop --warehouse, pgmirror run)", ErrCorrupt, err)
+		return fmt.Errorf("data file: %w", damage(err))
 	}
 	defer f.Close()
 	if f.Size() != size {
-		return fmt.Errorf("%w: %s has %d bytes where the manifest says %d; restore it or start anew (pgmirror drop --warehouse, pgmirror run)", ErrCorrupt, path, f.Size(), size)
+		return fmt.Errorf("%w: %s has %d bytes where the manifest says %d", ErrCorrupt, path, f.Size(), size)
 	}
 	return nil
 }
@@ -152,7 +165,7 @@ func checkSize(files FileSystem, path string, size int64) error {
 func readMetadata(files FileSystem, path string) (icetable.Metadata, error) {
 	text, err := readAll(files, path)
 	if err != nil {
-		return nil, fmt.Errorf("%w: table metadata: %w; restore it or start anew (pgmirror drop --warehouse, pgmirror run)", ErrCorrupt, err)
+		return nil, fmt.Errorf("table metadata: %w", damage(err))
 	}
 	meta, err := icetable.ParseMetadataBytes(text)
 	if err != nil {
@@ -183,7 +196,7 @@ func (t *table) loadSnapshot(files FileSystem, snapshot *icetable.Snapshot) (err
 	}
 	text, err := readAll(files, path)
 	if err != nil {
-		return fmt.Errorf("%w: manifest list: %w; restore it or start anew (pgmirror drop --warehouse, pgmirror run)", ErrCorrupt, err)
+		return fmt.Errorf("manifest list: %w", damage(err))
 	}
 	listed, err := icelib.ReadManifestList(bytes.NewReader(text))
 	if err != nil {
@@ -238,7 +251,7 @@ func schemaOf(meta icetable.Metadata, snapshot *icetable.Snapshot) (*arrow.Schem
 func (t *table) loadManifest(files FileSystem, m *manifest, live func(m *manifest, e icelib.ManifestEntry, path string) error) error {
 	text, err := readAll(files, m.path)
 	if err != nil {
-		return fmt.Errorf("%w: manifest: %w; restore it or start anew (pgmirror drop --warehouse, pgmirror run)", ErrCorrupt, err)
+		return fmt.Errorf("manifest: %w", damage(err))
 	}
 	entries, err := icelib.ReadManifest(m.file, bytes.NewReader(text), false)
 	if err != nil {

@@ -70,6 +70,9 @@ func (w *Warehouse) wasCommitted(dir string) (bool, error) {
 func (w *Warehouse) retained(r replacedFile) bool {
 	w.current.RLock()
 	defer w.current.RUnlock()
+	if _, unknown := w.faulty[r.uuid]; unknown {
+		return true
+	}
 	t := w.tables[r.uuid]
 	return t != nil && r.sequence > oldestSequence(t.meta)
 }
@@ -86,7 +89,8 @@ func (w *Warehouse) remove(path string) error {
 
 // RemoveOrphans deletes what an earlier life left behind: files of our naming that no retained snapshot needs, in the
 // directories of known and of forgotten tables. It is for the start, after Load: open Writers would lose their files.
-// Anything that we could not have made is left alone, and so is everything when the catalog is new: it was lost.
+// Anything that we could not have made is left alone, and so are tables that are damaged, and everything when the catalog is new:
+// it was lost.
 func (w *Warehouse) RemoveOrphans(ctx context.Context) (removed []string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -115,7 +119,7 @@ func (w *Warehouse) RemoveOrphans(ctx context.Context) (removed []string, err er
 		}
 		for _, name := range tables {
 			dir := filepath.Join(w.root, schema, name)
-			if !tableDirForm.MatchString(name) || foreignDir(c.foreignLocations, dir) {
+			if !tableDirForm.MatchString(name) || foreignDir(c.foreignLocations, dir) || w.isFaulty(dir) {
 				continue
 			}
 			if err := ctx.Err(); err != nil {
@@ -136,11 +140,21 @@ func (w *Warehouse) RemoveOrphans(ctx context.Context) (removed []string, err er
 	// What was unreachable is gone now; what is still reachable stays listed.
 	var forget []string
 	for _, r := range c.replaced {
-		if !keep[r.path] {
+		if _, unknown := w.faulty[r.uuid]; !unknown && !keep[r.path] {
 			forget = append(forget, r.path)
 		}
 	}
 	return removed, w.catalog.forget(ctx, forget)
+}
+
+// isFaulty says whether a directory is that of a table that Load found damaged.
+func (w *Warehouse) isFaulty(dir string) bool {
+	for _, p := range w.faulty {
+		if foreignDir([]string{p.ours, p.location}, dir) {
+			return true
+		}
+	}
+	return false
 }
 
 func foreignDir(locations []string, dir string) bool {

@@ -74,7 +74,7 @@ func readVector(files FileSystem, entry icelib.DataFile, path string, rows int64
 	}
 	f, err := files.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("%w: open deletion vector: %w", ErrCorrupt, err)
+		return nil, fmt.Errorf("deletion vector: %w", damage(err))
 	}
 	defer f.Close()
 	if f.Size() != entry.FileSizeBytes() || *offset > f.Size()-*size {
@@ -82,7 +82,7 @@ func readVector(files FileSystem, entry icelib.DataFile, path string, rows int64
 	}
 	blob := make([]byte, *size)
 	if _, err := io.ReadFull(io.NewSectionReader(f, *offset, *size), blob); err != nil {
-		return nil, fmt.Errorf("read deletion vector %s: %w", path, err)
+		return nil, fmt.Errorf("read deletion vector %s: %w", path, damage(err))
 	}
 	vector, err := deletion.UnmarshalBlob(blob, uint32(rows))
 	if err != nil {

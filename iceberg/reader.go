@@ -35,7 +35,7 @@ func (w *Warehouse) OpenData(path string) (*Reader, error) { return openData(w.f
 func openData(files FileSystem, path string) (_ *Reader, err error) {
 	f, err := files.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("open data file: %w", err)
+		return nil, fmt.Errorf("open data file: %w", damage(err))
 	}
 	defer func() {
 		if err != nil {
@@ -155,7 +155,7 @@ func (r *Reader) records(ctx context.Context, fieldIDs []int32, batch int64) (_ 
 	for _, id := range fieldIDs {
 		root, ok := r.roots[id]
 		if !ok {
-			return nil, fmt.Errorf("read %s: it has no column with field id %d", r.path, id)
+			return nil, fmt.Errorf("%w: read %s: it has no column with field id %d", ErrCorrupt, r.path, id)
 		}
 		for leaf := range pq.MetaData().Schema.NumColumns() {
 			if rootIndex(pq.MetaData().Schema, leaf) == root && !slices.Contains(leaves, leaf) {

@@ -139,7 +139,7 @@ func (c *Committed) table(i int, name TableName, at LSN, newest bool) *readstate
 		out.Err = c.config.TableErr(c.contents.mirror, name, asked)
 	}
 	if out.Err == "" && c.faults[i] != nil {
-		out.Err = c.faults[i].Error()
+		out.Err = fmt.Sprintf("table %s: %s; restore what is named from a copy, or start anew (pgmirror drop --warehouse, pgmirror run)", name, c.faults[i])
 	}
 	if out.Err != "" {
 		return out

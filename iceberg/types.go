@@ -22,6 +22,15 @@ type State struct {
 	// LSN is the cut of the last commit; 0 in a new warehouse.
 	LSN    LSN
 	Tables []TableState // sorted by schema and name
+	// Faults are the tables that cannot be loaded, sorted alike.
+	Faults []TableFault
+}
+
+// TableFault is a table whose files are damaged (ErrCorrupt) or were changed by another writer (ErrForeignSnapshot).
+type TableFault struct {
+	Name TableName
+	UUID string
+	Err  error // names the file
 }
 
 // TableState is one table as its current snapshot shows it. It is immutable; its slices and vectors are shared.

@@ -55,7 +55,8 @@ type Warehouse struct {
 	current sync.RWMutex      // guards the maps' reads outside mu; held for moments only
 	tables  map[string]*table // by uuid
 	names   map[TableName]*table
-	places  map[string]*table // by directory
+	places  map[string]*table  // by directory
+	faulty  map[string]pointer // by uuid: tables that Load found damaged; constant after it
 
 	dirs sync.Map // directories known to exist durably
 }
@@ -78,7 +79,7 @@ func Open(ctx context.Context, config Config) (*Warehouse, error) {
 		return nil, fmt.Errorf("keep snapshots %d: at least 1 is needed", config.KeepSnapshots)
 	}
 	w := &Warehouse{config: config, root: filepath.Join(config.Dir, "warehouse"), files: config.Files, log: config.Log,
-		tables: map[string]*table{}, names: map[TableName]*table{}, places: map[string]*table{}}
+		tables: map[string]*table{}, names: map[TableName]*table{}, places: map[string]*table{}, faulty: map[string]pointer{}}
 	if err := w.ensureDir(w.root); err != nil {
 		return nil, err
 	}

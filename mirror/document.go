@@ -95,6 +95,8 @@ func (t *table) record() tableRecord {
 		Nulled: t.unrepresentable, Rows: t.rows}
 	if t.shape != nil {
 		r.Mode, r.Key = t.shape.mode, t.shape.key
+	} else if t.stored != nil {
+		r.Mode, r.Key = t.stored.Mode, t.stored.Key
 	}
 	return r
 }

@@ -35,7 +35,10 @@ type fakeWarehouse struct {
 	// committed, if set, runs inside Commit after everything is stored.
 	committed func(iceberg.Commit)
 	cut       LSN // of the newest commit
-	deleted   int // files deleted as unreachable
+	// faulty are tables that Load cannot load, and unreadable says of data files why they cannot be opened.
+	faulty     map[string]error
+	unreadable func(path string) error
+	deleted    int // files deleted as unreachable
 }
 
 // lastCut is the newest LSN that is durable.
@@ -54,6 +57,10 @@ func (w *fakeWarehouse) Load(context.Context) (*iceberg.State, error) {
 	defer w.mu.Unlock()
 	st := &iceberg.State{Mirror: w.doc}
 	for _, t := range w.tables {
+		if err := w.faulty[t.Name.Name]; err != nil {
+			st.Faults = append(st.Faults, iceberg.TableFault{Name: t.Name, UUID: t.UUID, Err: err})
+			continue
+		}
 		c := *t
 		c.Files = slices.Clone(t.Files)
 		st.Tables = append(st.Tables, c)
@@ -120,6 +127,11 @@ func (x *fakeWriter) Abort() error { return nil }
 func (w *fakeWarehouse) OpenData(path string) (DataReader, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.unreadable != nil {
+		if err := w.unreadable(path); err != nil {
+			return nil, err
+		}
+	}
 	recs, ok := w.files[path]
 	if !ok {
 		return nil, fmt.Errorf("no file %s", path)

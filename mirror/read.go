@@ -103,6 +103,9 @@ func (m *Mirror) stateAt(at LSN, release func(), how reading) (*readstate.State,
 
 // unreadable says why a table cannot be read at an LSN; empty when it can.
 func (v *tableView) unreadable(at LSN, how reading) string {
+	if v.damage != "" {
+		return fmt.Sprintf("table %s cannot be read: %s; %s", v.table, v.damage, remedyDamaged)
+	}
 	if how == newest && v.failure != nil {
 		return unreadable(v.table.name, v.state, v.failure, max(at, v.failure.Good+1))
 	}
@@ -135,7 +138,9 @@ func unreadable(name readstate.TableName, state tableState, f *failure, at LSN) 
 	if f.Remedy != "" {
 		text += "; " + f.Remedy
 	}
-	if f.Good != 0 {
+	if f.Good != 0 && f.Damaged {
+		text += fmt.Sprintf("; it can then be read with --at %s", f.Good)
+	} else if f.Good != 0 {
 		text += fmt.Sprintf("; its last good content can be read with --at %s", f.Good)
 	}
 	return text

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -57,8 +58,12 @@ func (m *Mirror) recover(ctx context.Context) error {
 	for i := range st.Tables {
 		held[st.Tables[i].UUID] = &st.Tables[i]
 	}
+	faults := make(map[string]error, len(st.Faults))
+	for _, f := range st.Faults {
+		faults[f.UUID] = f.Err
+	}
 	for _, r := range doc.Tables {
-		if err := m.recoverTable(r, held[r.UUID]); err != nil {
+		if err := m.recoverTable(r, held[r.UUID], faults[r.UUID]); err != nil {
 			return fmt.Errorf("recover table %s.%s: %w", r.Name.Schema, r.Name.Name, err)
 		}
 	}
@@ -74,10 +79,15 @@ func (m *Mirror) recover(ctx context.Context) error {
 
 func sorted(s []string) []string { return slices.Sorted(slices.Values(s)) }
 
-func (m *Mirror) recoverTable(r tableRecord, held *iceberg.TableState) error {
+func (m *Mirror) recoverTable(r tableRecord, held *iceberg.TableState, fault error) error {
 	t := &table{oid: r.OID, name: r.Name, uuid: r.UUID, fingerprint: r.Fingerprint, storage: r.Storage, state: r.State, failure: r.Failure,
-		unrepresentable: r.Nulled, durable: m.doc.Cut}
+		unrepresentable: r.Nulled, durable: m.doc.Cut, stored: &r}
 	m.adopt(t)
+	if fault != nil {
+		t.rows = r.Rows
+		m.damaged(t, fault)
+		return nil
+	}
 	if held == nil {
 		if t.state == stateStreaming {
 			return fmt.Errorf("the catalog has no table with uuid %s; restore catalog.db and warehouse/ together, or %s", r.UUID, startAnew)
@@ -86,7 +96,8 @@ func (m *Mirror) recoverTable(r tableRecord, held *iceberg.TableState) error {
 	}
 	s, err := recoveredShape(held.Schema, r.Mode, r.Key)
 	if err != nil {
-		return err
+		m.damaged(t, fmt.Errorf("its schema: %w", err))
+		return nil
 	}
 	t.setShape(s)
 	t.snapshots = held.Snapshots
@@ -146,7 +157,7 @@ func (m *Mirror) recoverIndexes(ctx context.Context) error {
 	}
 	for _, name := range names {
 		path := filepath.Join(m.cfg.IndexDir, name)
-		if home, ok := homes[dataName(name)]; !used[path] && (!ok || home.segment.file.index != path) {
+		if home, ok := homes[dataName(name)]; !used[path] && (!ok || home.segment.file.index != path) || ok && home.table.damage != "" {
 			if err := m.files.Remove(path); err != nil {
 				return fmt.Errorf("remove file index %s: %w", path, err)
 			}
@@ -208,7 +219,7 @@ func (m *Mirror) rebuildIndexes(ctx context.Context, homes map[string]indexedFil
 	var mu sync.Mutex
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(m.cfg.FlushWorkers)
-	rebuilt := 0
+	rebuilt, faults := 0, map[*table]error{}
 	for _, home := range homes {
 		if home.segment.file.index != "" {
 			continue
@@ -216,11 +227,15 @@ func (m *Mirror) rebuildIndexes(ctx context.Context, homes map[string]indexedFil
 		rebuilt++
 		g.Go(func() error {
 			x, err := m.rebuildIndex(gctx, home.table, home.segment)
+			mu.Lock()
+			defer mu.Unlock()
+			if errors.Is(err, iceberg.ErrCorrupt) {
+				faults[home.table] = err
+				return nil
+			}
 			if err != nil {
 				return err
 			}
-			mu.Lock()
-			defer mu.Unlock()
 			home.segment.file.index = x.path
 			home.table.indexes = append(home.table.indexes, x)
 			return nil
@@ -229,7 +244,13 @@ func (m *Mirror) rebuildIndexes(ctx context.Context, homes map[string]indexedFil
 	if rebuilt > 0 {
 		m.cfg.Log.Info("building file indexes", "files", rebuilt)
 	}
-	return g.Wait()
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for t, err := range faults {
+		m.damaged(t, err)
+	}
+	return nil
 }
 
 // rebuildIndex builds a data file's FileIndex from its key columns.
@@ -237,7 +258,7 @@ func (m *Mirror) rebuildIndex(ctx context.Context, t *table, s *segment) (*fileI
 	data := s.file.data
 	hashes, err := m.keyHashes(ctx, t.shape, data)
 	if err != nil {
-		return nil, fmt.Errorf("build the index of %s: %w", data.Path, err)
+		return nil, fmt.Errorf("build the index of %s from its keys: %w", data.Path, err)
 	}
 	bytes, err := globalindex.BuildFileIndex(indexHeader(t.shape, data), [][]uint64{hashes})
 	if err != nil {
@@ -272,7 +293,7 @@ func (m *Mirror) keyHashes(ctx context.Context, s *shape, data iceberg.DataFile)
 		for i, c := range scratch.reading {
 			for row := range int(rec.NumRows()) {
 				if err := c.appendArray(rec.Column(i), row); err != nil {
-					return err
+					return fmt.Errorf("%w: %w", iceberg.ErrCorrupt, err)
 				}
 			}
 		}
@@ -282,7 +303,7 @@ func (m *Mirror) keyHashes(ctx context.Context, s *shape, data iceberg.DataFile)
 		return nil
 	})
 	if err == nil && len(hashes) != int(data.Rows) {
-		err = fmt.Errorf("it has %d rows, the catalog says %d", len(hashes), data.Rows)
+		err = fmt.Errorf("%w: it has %d rows, the catalog says %d", iceberg.ErrCorrupt, len(hashes), data.Rows)
 	}
 	return hashes, err
 }

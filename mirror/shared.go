@@ -28,6 +28,7 @@ type tableView struct {
 	table   *table
 	state   tableState
 	failure *failure
+	damage  string
 	schema  *arrow.Schema
 	copied  *atomic.Int64 // rows of a copy under way
 }
@@ -62,7 +63,7 @@ func (s *shared) opening() string {
 func (m *Mirror) updateShared() {
 	views := make([]*tableView, 0, len(m.tables))
 	for _, t := range m.tables {
-		v := &tableView{table: t, state: t.state, failure: t.failure}
+		v := &tableView{table: t, state: t.state, failure: t.failure, damage: t.damage}
 		if t.shape != nil {
 			v.schema = t.shape.arrow
 		} else {

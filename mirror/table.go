@@ -30,6 +30,8 @@ type failure struct {
 	Key    string `json:"key,omitempty"` // of the row at fault
 	Column string `json:"column,omitempty"`
 	Remedy string `json:"remedy,omitempty"`
+	// Damaged: files of the table were found damaged. What it held at Good can be read when they are restored.
+	Damaged bool `json:"damaged,omitempty"`
 }
 
 // table is the state of one mirrored table. The applier owns it; what other goroutines may look at is version, and
@@ -45,6 +47,10 @@ type table struct {
 
 	state   tableState
 	failure *failure
+	// damage is why this life cannot read the table's files; empty when it can.
+	damage string
+	// stored is what the last commit's document says of a table without a shape.
+	stored *tableRecord
 
 	open    *segment     // memory: the batch being filled
 	sealed  []*segment   // memory: full batches, oldest first

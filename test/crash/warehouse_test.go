@@ -52,6 +52,9 @@ func (w *world) live(effects *Effects, seed uint64, do func(context.Context, *ic
 		if err != nil {
 			return err
 		}
+		for _, fault := range state.Faults {
+			return fault.Err
+		}
 		return do(ctx, warehouse, state)
 	}()
 	if err := files.Crash(seed); err != nil {
