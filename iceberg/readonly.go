@@ -52,6 +52,24 @@ func OpenReadOnly(ctx context.Context, config Config) (*Committed, error) {
 // Close closes the catalog. States stay valid.
 func (c *Committed) Close() error { return c.catalog.close() }
 
+// LastCommit is the document stored with the newest commit, nil before the first, and the time of the newest snapshot, zero
+// when there is none.
+func (c *Committed) LastCommit() (document []byte, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.tables {
+		if t == nil {
+			continue
+		}
+		if s := t.meta.CurrentSnapshot(); s != nil {
+			if made := time.UnixMilli(s.TimestampMs); made.After(at) {
+				at = made
+			}
+		}
+	}
+	return c.contents.mirror, at
+}
+
 // SearchPath is what Config.SearchPath makes of the mirror document, else public.
 func (c *Committed) SearchPath() []string {
 	c.mu.Lock()

@@ -88,6 +88,7 @@ func (m *Mirror) connect(ctx, caller context.Context, streaming func()) error {
 	if err := m.checkSlot(slot, found); err != nil {
 		return err
 	}
+	began := m.clock.Now()
 	catalog, err := m.source.Look(ctx)
 	if err != nil {
 		return err
@@ -103,7 +104,7 @@ func (m *Mirror) connect(ctx, caller context.Context, streaming func()) error {
 	}
 	if err := m.inTurn(ctx, func() error {
 		m.resolve(catalog)
-		m.looks = append(m.looks, look{catalog: catalog})
+		m.looks = append(m.looks, look{catalog, began})
 		m.guard.begin(m.lastCommit, slot.ConfirmedFlush)
 		m.begun = func() {
 			m.setState("streaming", "")

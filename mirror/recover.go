@@ -52,6 +52,9 @@ func (m *Mirror) recover(ctx context.Context) error {
 		return nil
 	}
 	m.applied, m.lastCommit = doc.Cut, doc.LastCommit
+	if !doc.LastCommit.Time.IsZero() {
+		m.counts.currentAt.Store(doc.LastCommit.Time.UnixNano())
+	}
 	m.catalogLSN = doc.Cut
 	m.setDurable(doc.Cut)
 	held := make(map[string]*iceberg.TableState, len(st.Tables))

@@ -1,8 +1,8 @@
 package mirror
 
-// Status is the document of `pgmirror status --json`. Field names are stable.
+// Status is the document of `pgmirror status --json`. Field names are stable; docs/formats/status.md has each of them.
 type Status struct {
-	State  string `json:"state"` // starting, copying, streaming, reconnecting, refused
+	State  string `json:"state"` // starting, copying, streaming, reconnecting, refused; of a mirror that is not running, stopped
 	Reason string `json:"reason,omitempty"`
 
 	Version      string   `json:"version"`
@@ -19,9 +19,14 @@ type Status struct {
 	CatalogLSN      string `json:"catalog_lsn"`
 	WindowFloorLSN  string `json:"window_floor_lsn"`
 
+	SourceLSN  string  `json:"source_lsn"`  // end of the source's WAL, as last heard
+	LagBytes   int64   `json:"lag_bytes"`   // from VisibleLSN to SourceLSN
+	LagSeconds float64 `json:"lag_seconds"` // queries see the source as it was that long ago
+
 	LastCommitTime    string  `json:"last_commit_time,omitempty"` // RFC 3339, of the newest visible commit
 	FreshnessSeconds  float64 `json:"freshness_seconds"`          // commit on the source to visible here, newest commit
 	SlotRetainedBytes int64   `json:"slot_retained_bytes"`        // WAL that the source keeps for the slot
+	SlotWALStatus     string  `json:"slot_wal_status,omitempty"`  // reserved, extended, unreserved, lost
 	LastCheckpoint    string  `json:"last_checkpoint,omitempty"`  // RFC 3339
 	CheckpointSeconds float64 `json:"checkpoint_seconds"`         // how long the last one took
 	Readers           int     `json:"readers"`                    // open read states
@@ -52,7 +57,8 @@ type TableStatus struct {
 
 	Rows            int64  `json:"rows"` // live
 	Files           int    `json:"files"`
-	Bytes           int64  `json:"bytes"` // of its files
+	Vectors         int    `json:"vectors"` // files with a committed deletion vector
+	Bytes           int64  `json:"bytes"`   // of its files
 	MemoryRows      int64  `json:"memory_rows"`
 	MemoryBytes     int64  `json:"memory_bytes"`
 	DeletedRows     int64  `json:"deleted_rows"`              // dead rows still in files and batches

@@ -15,8 +15,10 @@ import (
 type counters struct {
 	inserts, updates, deletes, truncates atomic.Int64
 	commits                              atomic.Int64
-	freshness                            atomic.Int64 // of the newest commit: nanoseconds from commit to visible
-	lastCommit                           atomic.Int64 // its commit time, Unix nanoseconds
+	freshness                            atomic.Int64  // of the newest commit: nanoseconds from commit to visible
+	lastCommit                           atomic.Int64  // its commit time, Unix nanoseconds
+	currentAt                            atomic.Int64  // when the newest look that HWM has passed began, Unix nanoseconds
+	sourceEnd                            atomic.Uint64 // the end of the source's WAL that the newest look read
 }
 
 // noteCommit measures the freshness of a commit that has just become visible.
@@ -40,13 +42,15 @@ func (m *Mirror) status(ctx context.Context) (*Status, error) {
 	st := &Status{State: sh.state, Reason: sh.reason, Version: m.cfg.Version, Slot: m.cfg.Slot, Publications: m.cfg.Publications,
 		FreshnessSeconds: time.Duration(m.counts.freshness.Load()).Seconds(), Readers: m.readers.openStates(),
 		Tables: []TableStatus{}}
+	heard := max(m.source.Received(), LSN(m.counts.sourceEnd.Load()))
 	if ns := m.counts.lastCommit.Load(); ns != 0 {
 		st.LastCommitTime = time.Unix(0, ns).UTC().Format(time.RFC3339Nano)
 	}
 	if sh.state == "streaming" {
 		slotCtx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		if slot, found, err := m.source.Slot(slotCtx); err == nil && found {
-			st.SlotRetainedBytes = slot.RetainedBytes
+			st.SlotRetainedBytes, st.SlotWALStatus = slot.RetainedBytes, slot.WALStatus
+			heard = max(heard, slot.WALEnd)
 		}
 		cancel()
 	}
@@ -65,7 +69,20 @@ func (m *Mirror) status(ctx context.Context) (*Status, error) {
 	if err != nil {
 		return nil, fmt.Errorf("status: %w", err)
 	}
+	m.describeLag(st, heard)
 	return st, nil
+}
+
+// describeLag says how far queries are behind the end of the source's WAL. The distance is a lower bound while the source is
+// not connected; the time is not: it counts from the newest moment of which everything is known to be visible.
+func (m *Mirror) describeLag(st *Status, heard LSN) {
+	visible := m.marks.high()
+	heard = max(heard, visible)
+	st.VisibleLSN, st.SourceLSN, st.LagBytes = visible.String(), heard.String(), int64(heard-visible)
+	current := max(m.counts.currentAt.Load(), m.counts.lastCommit.Load())
+	if current != 0 && (st.State != "streaming" || st.LagBytes > 0) {
+		st.LagSeconds = max(0, m.clock.Now().Sub(time.Unix(0, current)).Seconds())
+	}
 }
 
 // describeStatus fills in what the applier knows. Its turn.
@@ -73,7 +90,6 @@ func (m *Mirror) describeStatus(st *Status) {
 	st.SystemID, st.Timeline = m.doc.SystemID, m.doc.Timeline
 	st.ReceivedLSN = max(m.source.Received(), m.applied).String()
 	st.AppliedLSN = m.applied.String()
-	st.VisibleLSN = m.marks.high().String()
 	st.DurableLSN = m.durable.String()
 	st.AcknowledgedLSN = m.durable.String()
 	st.CatalogLSN = m.catalogLSN.String()
@@ -110,6 +126,9 @@ func (ts *TableStatus) add(s *segment) {
 	if s.file != nil {
 		ts.Files++
 		ts.Bytes += s.file.data.Bytes
+		if s.file.vector > 0 {
+			ts.Vectors++
+		}
 		return
 	}
 	ts.MemoryRows += int64(s.batch.rows)

@@ -1,6 +1,10 @@
 package mirror
 
-import "pgmirror/readstate"
+import (
+	"time"
+
+	"pgmirror/readstate"
+)
 
 // Stored is what a mirror stored beside its tables with the last commit, for commands that run without it.
 type Stored struct{ doc document }
@@ -28,6 +32,43 @@ func (s *Stored) Publications() []string { return s.doc.Publication }
 
 // SearchPath is the source database's.
 func (s *Stored) SearchPath() []string { return s.doc.SearchPath }
+
+// Status is the document of `status --json` for a mirror that is not running: what its last commit left. committed is the read
+// state of that commit, at its time.
+func (s *Stored) Status(version string, committed *readstate.State, at time.Time) *Status {
+	cut := s.doc.Cut.String()
+	st := &Status{State: "stopped", Version: version, Slot: s.doc.Slot, Publications: s.doc.Publication, SystemID: s.doc.SystemID, Timeline: s.doc.Timeline,
+		ReceivedLSN: cut, AppliedLSN: cut, VisibleLSN: cut, DurableLSN: cut, AcknowledgedLSN: cut, CatalogLSN: cut, WindowFloorLSN: cut, SourceLSN: cut, Tables: []TableStatus{}}
+	if s.doc.Phase != phaseStreaming {
+		st.Reason = "the first copy was not finished"
+	}
+	if st.Publications == nil {
+		st.Publications = []string{}
+	}
+	if !at.IsZero() {
+		st.LastCheckpoint = at.UTC().Format(time.RFC3339Nano)
+	}
+	if last := s.doc.LastCommit.Time; !last.IsZero() {
+		st.LastCommitTime = last.UTC().Format(time.RFC3339Nano)
+	}
+	for i := range s.doc.Tables {
+		r := &s.doc.Tables[i]
+		ts := TableStatus{Name: r.Name.String(), State: string(r.State), InsertOnly: r.Mode == insertOnly, Rows: r.Rows, Unrepresentable: r.Nulled, DurableLSN: cut}
+		ts.setFailure(r.Failure)
+		if t, ok := committed.Table(r.Name); ok {
+			for _, f := range t.Files {
+				ts.Files++
+				ts.Bytes += f.Bytes
+				if deleted := f.Deleted.Cardinality(); deleted > 0 {
+					ts.Vectors++
+					ts.DeletedRows += int64(deleted)
+				}
+			}
+		}
+		st.Tables = append(st.Tables, ts)
+	}
+	return st
+}
 
 // Unreadable says why a table's committed content must not be read at an LSN, or, for iceberg.Newest, without naming one, and
 // what to do; empty when it may.

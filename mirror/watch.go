@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"pgmirror/pgcdc"
 	"pgmirror/readstate"
@@ -11,7 +12,10 @@ import (
 
 // look is a look at the source's catalogue that waits until HWM passes its LSN: only then are all row events before it
 // applied.
-type look struct{ catalog *pgcdc.Catalog }
+type look struct {
+	catalog *pgcdc.Catalog
+	began   time.Time
+}
 
 // watch looks at the catalogue from time to time.
 func (m *Mirror) watch(ctx context.Context) error {
@@ -35,12 +39,14 @@ func (m *Mirror) watch(ctx context.Context) error {
 
 // look takes one look and queues it for judgement.
 func (m *Mirror) look(ctx context.Context) error {
+	began := m.clock.Now()
 	c, err := m.source.Look(ctx)
 	if err != nil {
 		return err
 	}
+	m.counts.sourceEnd.Store(uint64(c.LSN))
 	return m.inTurn(ctx, func() error {
-		m.looks = append(m.looks, look{c})
+		m.looks = append(m.looks, look{c, began})
 		m.judge()
 		return nil
 	})
@@ -50,6 +56,7 @@ func (m *Mirror) look(ctx context.Context) error {
 func (m *Mirror) judge() {
 	for len(m.looks) > 0 && m.looks[0].catalog.LSN <= m.applied {
 		c := m.looks[0].catalog
+		m.counts.currentAt.Store(m.looks[0].began.UnixNano())
 		m.looks = m.looks[1:]
 		if c.CheckedLSN < m.catalogLSN {
 			continue

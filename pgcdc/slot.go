@@ -36,15 +36,16 @@ func (s *Source) Slot(ctx context.Context) (info SlotInfo, found bool, err error
 func slotInfo(ctx context.Context, conn *pgconn.PgConn, name string) (SlotInfo, bool, error) {
 	rows, err := query(ctx, conn, `SELECT coalesce(plugin, ''), coalesce(database, ''), temporary, active, coalesce(active_pid, 0),
 		coalesce(restart_lsn, '0/0'), coalesce(confirmed_flush_lsn, '0/0'), coalesce(wal_status, ''),
-		coalesce((CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END) - restart_lsn, 0)::bigint
-		FROM pg_replication_slots WHERE slot_name = `+quoteLiteral(name))
+		coalesce(wal_end - restart_lsn, 0)::bigint, coalesce(wal_end, '0/0')
+		FROM pg_replication_slots, LATERAL (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END) w(wal_end)
+		WHERE slot_name = `+quoteLiteral(name))
 	if err != nil || len(rows) == 0 {
 		return SlotInfo{}, false, err
 	}
 	r := rowReader{row: rows[0]}
 	info := SlotInfo{
 		Name: name, Plugin: r.text(), Database: r.text(), Temporary: r.bool(), Active: r.bool(), ActivePID: int32(r.int(32)),
-		RestartLSN: r.lsn(), ConfirmedFlush: r.lsn(), WALStatus: r.text(), RetainedBytes: r.int(64),
+		RestartLSN: r.lsn(), ConfirmedFlush: r.lsn(), WALStatus: r.text(), RetainedBytes: r.int(64), WALEnd: r.lsn(),
 	}
 	return info, true, r.err
 }

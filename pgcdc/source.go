@@ -100,6 +100,7 @@ type SlotInfo struct {
 	ConfirmedFlush LSN
 	WALStatus      string // reserved, extended, unreserved, lost
 	RetainedBytes  int64  // WAL kept for the slot
+	WALEnd         LSN    // of the server, when it was asked
 }
 
 // Catalog is one look at the source's catalogue.

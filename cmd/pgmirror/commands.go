@@ -31,36 +31,6 @@ func (a *app) dial(ctx context.Context) (*readstate.Client, error) {
 	return client, nil
 }
 
-func (a *app) statusCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Show what the running mirror does and how far it is",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := a.dial(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			document, err := client.Status(cmd.Context())
-			if err != nil {
-				return cannotRun(err)
-			}
-			if asJSON {
-				return a.print(append(document, '\n'))
-			}
-			screen, err := statusScreen(document)
-			if err != nil {
-				return cannotRun(err)
-			}
-			return a.print([]byte(screen))
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the JSON document")
-	return cmd
-}
-
 func (a *app) checkpointCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "checkpoint",

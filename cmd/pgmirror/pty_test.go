@@ -107,6 +107,26 @@ func (term *terminal) receive() {
 	}
 }
 
+// resize makes the terminal another size and tells the program.
+func (term *terminal) resize(lines, width uint16) {
+	term.t.Helper()
+	if err := unix.IoctlSetWinsize(int(term.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: lines, Col: width}); err != nil {
+		term.t.Fatal(err)
+	}
+}
+
+// patient returns what pauses a loop that waits for a file, and ends the test when it has waited for too long.
+func patient(t *testing.T) (pause func()) {
+	late := time.Now().Add(30 * time.Second)
+	return func() {
+		t.Helper()
+		if time.Now().After(late) {
+			t.Fatal("it did not come")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
 // keys types.
 func (term *terminal) keys(text string) {
 	term.t.Helper()

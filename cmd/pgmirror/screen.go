@@ -1,54 +1,120 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"pgmirror/mirror"
 )
 
-// statusScreen renders the document of `status --json` for people: what the mirror does, how far it is, its tables.
+// screenSize is what a status screen must fit into, in characters and lines; 0 is without bound.
+type screenSize struct{ width, height int }
+
+// statusScreen renders the document of `status --json` without bounds.
 func statusScreen(document []byte) (string, error) {
+	return fittedScreen(document, time.Now(), screenSize{})
+}
+
+// fittedScreen renders the document of `status --json` for people: what the mirror does, how far it is, its tables, and what
+// is wrong with them. When the tables do not fit, those that do not stream come first, and a line says how many are left out.
+func fittedScreen(document []byte, now time.Time, size screenSize) (string, error) {
 	var s mirror.Status
 	if err := json.Unmarshal(document, &s); err != nil {
 		return "", fmt.Errorf("read status: %w", err)
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "pgmirror %s: %s", s.Version, s.State)
-	if s.Reason != "" {
-		fmt.Fprintf(&b, " (%s)", oneLine(s.Reason))
+	head, faults := headLines(&s, now, size.width > 0 && size.width < twoColumns), faultLines(&s)
+	tables, left := s.Tables, 0
+	if room := size.height - len(head) - len(faults) - 4; size.height > 0 && len(tables) > max(room, 1) { // an empty line, the table's head, the line below it
+		tables = slices.Clone(tables)
+		slices.SortStableFunc(tables, func(a, b mirror.TableStatus) int { return streamsLast(a) - streamsLast(b) })
+		tables, left = tables[:max(room, 1)], len(tables)-max(room, 1)
 	}
-	fmt.Fprintf(&b, "\nslot %s, publication %s, system %s, timeline %d\n\n", s.Slot, strings.Join(s.Publications, ", "), s.SystemID, s.Timeline)
-
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "received\t%s\tfreshness\t%s\n", s.ReceivedLSN, freshness(&s))
-	fmt.Fprintf(w, "applied\t%s\tWAL kept by the slot\t%s\n", s.AppliedLSN, size(s.SlotRetainedBytes))
-	fmt.Fprintf(w, "visible\t%s\tlast checkpoint\t%s\n", s.VisibleLSN, checkpoint(&s))
-	fmt.Fprintf(w, "durable\t%s\tmemory\t%s of %s\n", s.DurableLSN, size(s.Memory.Batches+s.Memory.MemIndex+s.Memory.Visibility), size(s.Memory.Limit))
-	fmt.Fprintf(w, "acknowledged\t%s\topen read states\t%d\n", s.AcknowledgedLSN, s.Readers)
-	fmt.Fprintf(w, "catalogue\t%s\twindow from\t%s\n\n", s.CatalogLSN, s.WindowFloorLSN)
-	if err := w.Flush(); err != nil {
+	var table bytes.Buffer
+	if err := tableOfTables(tables).fit(size.width).writeTo(&table); err != nil {
 		return "", err
 	}
-	if err := tableOfTables(&s).writeTo(&b); err != nil {
-		return "", err
+	lines := append(head, "")
+	lines = append(lines, strings.Split(strings.TrimRight(table.String(), "\n"), "\n")...)
+	if left > 0 {
+		lines = append(lines, fmt.Sprintf("… and %s", plural(left, "more table")))
 	}
-	writeFaults(&b, &s)
-	return b.String(), nil
+	var fitted []string
+	for _, line := range append(lines, faults...) {
+		fitted = append(fitted, wrap(line, size.width)...)
+	}
+	if size.height > 0 && len(fitted) > size.height {
+		fitted = append(fitted[:size.height-1], "…")
+	}
+	return strings.Join(fitted, "\n") + "\n", nil
 }
 
-func tableOfTables(s *mirror.Status) *textTable {
+func streamsLast(t mirror.TableStatus) int {
+	if t.State == "streaming" {
+		return 1
+	}
+	return 0
+}
+
+// twoColumns is the width from which the figures of the whole mirror stand in two columns.
+const twoColumns = 76
+
+// headLines are what holds for the whole mirror.
+func headLines(s *mirror.Status, now time.Time, narrow bool) []string {
+	title := fmt.Sprintf("pgmirror %s: %s", s.Version, s.State)
+	switch {
+	case s.State == "stopped" && s.Reason != "":
+		title = "pgmirror is not running; " + oneLine(s.Reason)
+	case s.State == "stopped":
+		title = "pgmirror is not running; this is what its last checkpoint left"
+	case s.Reason != "":
+		title += " (" + oneLine(s.Reason) + ")"
+	}
+	names := make([]string, len(s.Publications))
+	for i, name := range s.Publications {
+		names[i] = oneLine(name)
+	}
+	lines := []string{title, fmt.Sprintf("slot %s, publication %s, system %s, timeline %d", s.Slot, strings.Join(names, ", "), s.SystemID, s.Timeline), ""}
+
+	files, bytes, vectors := 0, int64(0), 0
+	for _, t := range s.Tables {
+		files, bytes, vectors = files+t.Files, bytes+t.Bytes, vectors+t.Vectors
+	}
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	between := "\t"
+	if narrow {
+		between = "\n"
+	}
+	for _, row := range [][4]string{
+		{"received", s.ReceivedLSN, "lag", lag(s)},
+		{"applied", s.AppliedLSN, "freshness", freshness(s, now)},
+		{"visible", s.VisibleLSN, "WAL kept by the slot", keptWAL(s)},
+		{"durable", s.DurableLSN, "last checkpoint", checkpoint(s, now)},
+		{"acknowledged", s.AcknowledgedLSN, "memory", memoryUse(s)},
+		{"catalogue", s.CatalogLSN, "files", fmt.Sprintf("%s, %s, %s", count(int64(files)), size(bytes), plural(vectors, "deletion vector"))},
+		{"window from", s.WindowFloorLSN, "open read states", strconv.Itoa(s.Readers)},
+	} {
+		fmt.Fprintf(w, "%s\t%s%s%s\t%s\n", row[0], row[1], between, row[2], row[3])
+	}
+	w.Flush() // to a strings.Builder, which takes everything
+	return append(lines, strings.Split(strings.TrimRight(b.String(), "\n"), "\n")...)
+}
+
+func tableOfTables(tables []mirror.TableStatus) *textTable {
 	t := &textTable{}
 	t.column("table", false)
 	t.column("state", false)
-	for _, name := range []string{"rows", "files", "size", "rows in memory", "dead rows"} {
+	for _, name := range []string{"rows", "files", "size", "vectors", "rows in memory", "dead rows"} {
 		t.column(name, true)
 	}
-	for _, table := range s.Tables {
+	for _, table := range tables {
 		state := table.State
 		if table.InsertOnly {
 			state += ", insert only"
@@ -56,41 +122,95 @@ func tableOfTables(s *mirror.Status) *textTable {
 		if table.State == "copying" {
 			state += fmt.Sprintf(" (%s rows)", count(table.CopiedRows))
 		}
-		t.row(table.Name, state, count(table.Rows), strconv.Itoa(table.Files), size(table.Bytes), count(table.MemoryRows), count(table.DeletedRows))
+		t.row(table.Name, state, count(table.Rows), strconv.Itoa(table.Files), size(table.Bytes), strconv.Itoa(table.Vectors), count(table.MemoryRows), count(table.DeletedRows))
 	}
 	return t
 }
 
-// writeFaults lists what stopped a table and what to do, and values that were stored as NULL.
-func writeFaults(b *strings.Builder, s *mirror.Status) {
+// faultLines list what stopped a table and what to do, and values that were stored as NULL.
+func faultLines(s *mirror.Status) (lines []string) {
 	for _, t := range s.Tables {
 		if t.Unrepresentable > 0 {
-			fmt.Fprintf(b, "\n%s: %s values could not be represented and are NULL\n", oneLine(t.Name), count(t.Unrepresentable))
+			lines = append(lines, "", fmt.Sprintf("%s: %s values could not be represented and are NULL", oneLine(t.Name), count(t.Unrepresentable)))
 		}
 		if t.Error == "" {
 			continue
 		}
-		fmt.Fprintf(b, "\n%s: %s\n", oneLine(t.Name), oneLine(t.Error))
+		lines = append(lines, "", oneLine(t.Name)+": "+oneLine(t.Error))
 		for _, part := range [][2]string{{"at", t.ErrorLSN}, {"key", t.ErrorKey}, {"column", t.ErrorCol}, {"remedy", t.Remedy}} {
 			if part[1] != "" {
-				fmt.Fprintf(b, "  %s: %s\n", part[0], oneLine(part[1]))
+				lines = append(lines, "  "+part[0]+": "+oneLine(part[1]))
 			}
 		}
 	}
+	return lines
 }
 
-func freshness(s *mirror.Status) string {
+func lag(s *mirror.Status) string {
+	text := size(s.LagBytes) + ", " + seconds(s.LagSeconds)
+	switch {
+	case s.State == "stopped":
+		return "nothing follows the source"
+	case s.State != "streaming":
+		return "at least " + text
+	case s.LagBytes == 0:
+		return "none"
+	}
+	return text
+}
+
+func freshness(s *mirror.Status, now time.Time) string {
 	if s.LastCommitTime == "" {
 		return "no commit yet"
 	}
-	return fmt.Sprintf("%s (newest commit %s)", seconds(s.FreshnessSeconds), s.LastCommitTime)
+	newest := "newest commit " + ago(s.LastCommitTime, now)
+	if s.State == "stopped" {
+		return newest
+	}
+	return seconds(s.FreshnessSeconds) + ", " + newest
 }
 
-func checkpoint(s *mirror.Status) string {
+func keptWAL(s *mirror.Status) string {
+	text := size(s.SlotRetainedBytes)
+	switch s.SlotWALStatus {
+	case "":
+		return "not known now"
+	case "unreserved":
+		text += ", about to be LOST: max_slot_wal_keep_size"
+	case "lost":
+		text += ", LOST"
+	}
+	return text
+}
+
+func checkpoint(s *mirror.Status, now time.Time) string {
 	if s.LastCheckpoint == "" {
 		return "none yet"
 	}
-	return fmt.Sprintf("%s, took %s", s.LastCheckpoint, seconds(s.CheckpointSeconds))
+	if s.State == "stopped" {
+		return ago(s.LastCheckpoint, now)
+	}
+	return ago(s.LastCheckpoint, now) + ", took " + seconds(s.CheckpointSeconds)
+}
+
+func memoryUse(s *mirror.Status) string {
+	if s.State == "stopped" {
+		return "none"
+	}
+	text := size(s.Memory.Batches+s.Memory.MemIndex+s.Memory.Visibility) + " of " + size(s.Memory.Limit)
+	if s.Memory.FileIndex > 0 {
+		text += ", mapped indexes " + size(s.Memory.FileIndex)
+	}
+	return text
+}
+
+// ago is how long ago a time of the document was, and the time itself when it cannot be read.
+func ago(moment string, now time.Time) string {
+	at, err := time.Parse(time.RFC3339, moment)
+	if err != nil {
+		return oneLine(moment)
+	}
+	return max(0, now.Sub(at)).Round(time.Second).String() + " ago"
 }
 
 func seconds(s float64) string {
@@ -127,6 +247,33 @@ func count(n int64) string {
 		text = text[:i] + "," + text[i:]
 	}
 	return sign + text
+}
+
+// wrap breaks a line at spaces so that each part has at most width characters; what is longer by itself is cut off. Parts
+// after the first are indented.
+func wrap(line string, width int) []string {
+	if width <= 0 || utf8.RuneCountInString(line) <= width {
+		return []string{line}
+	}
+	const indent = "    "
+	var parts []string
+	current := ""
+	for i, word := range strings.SplitAfter(line, " ") {
+		if i > 0 && utf8.RuneCountInString(current)+utf8.RuneCountInString(strings.TrimRight(word, " ")) > width && strings.TrimSpace(current) != "" {
+			parts = append(parts, cut(strings.TrimRight(current, " "), width))
+			current = indent
+		}
+		current += word
+	}
+	return append(parts, cut(strings.TrimRight(current, " "), width))
+}
+
+// cut shortens text to a number of characters, the last of which then says so; 0 leaves it.
+func cut(text string, width int) string {
+	if width <= 0 || utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	return string([]rune(text)[:width-1]) + "…"
 }
 
 // oneLine keeps names and reasons, which others chose, from moving the cursor or forging lines on a terminal.

@@ -2,17 +2,21 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
+	"unicode/utf8"
 
 	"pgmirror/mirror"
 )
 
 const exampleStatus = `{"state":"streaming","version":"v1","slot":"pgmirror_shop","publications":["shop"],"system_id":"7","timeline":1,
+"source_lsn":"0/603","lag_bytes":1536,"lag_seconds":1.25,"slot_wal_status":"extended",
 "received_lsn":"0/5","applied_lsn":"0/4","visible_lsn":"0/3","durable_lsn":"0/2","acknowledged_lsn":"0/1","catalog_lsn":"0/6","window_floor_lsn":"0/7",
 "last_commit_time":"2026-01-02T03:04:05Z","freshness_seconds":0.0042,"slot_retained_bytes":1536,"readers":2,
 "memory":{"batches_bytes":1048576,"limit_bytes":1073741824},
-"tables":[{"name":"public.orders","state":"streaming","rows":1234567,"files":3,"bytes":123456789,"memory_rows":42,"deleted_rows":7,"unrepresentable":2},
+"tables":[{"name":"public.orders","state":"streaming","rows":1234567,"files":3,"vectors":2,"bytes":123456789,"memory_rows":42,"deleted_rows":7,"unrepresentable":2},
 {"name":"public.bad\u001b[2Jname","state":"failed","error":"the column changed","error_lsn":"0/9","error_key":"id=5","error_column":"v","remedy":"drop and copy again"},
 {"name":"public.log","state":"streaming","insert_only":true}]}`
 
@@ -22,7 +26,7 @@ func TestStatusScreen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"pgmirror v1: streaming\n", "received      0/5", "acknowledged  0/1", "4.2ms", "1.5 KiB", "1 MiB of 1 GiB",
+	for _, want := range []string{"pgmirror v1: streaming\n", "received      0/5", "acknowledged  0/1", "lag                   1.5 KiB, 1.25s\n", "freshness             4.2ms, newest commit ", "1 MiB of 1 GiB", "3, 118 MiB, 2 deletion vectors",
 		"public.orders", "1,234,567", "118 MiB", "insert only", "public.bad [2Jname: the column changed", "key: id=5", "remedy: drop and copy again", "2 values could not be represented"} {
 		if !strings.Contains(screen, want) {
 			t.Errorf("%q is not in:\n%s", want, screen)
@@ -39,6 +43,55 @@ func TestStatusScreen(t *testing.T) {
 	for _, bad := range []string{"", "[]", "{", `{"tables": 3}`} {
 		if _, err := statusScreen([]byte(bad)); err == nil {
 			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
+// A screen of few lines and columns has every line inside, and shows first what does not stream.
+func TestFittedScreen(t *testing.T) {
+	var many []string
+	for i := range 100 {
+		many = append(many, fmt.Sprintf(`{"name":"public.a_table_with_a_long_name_%02d","state":"streaming"}`, i))
+	}
+	document := strings.Replace(exampleStatus, `"tables":[`, `"tables":[`+strings.Join(many, ",")+",", 1)
+	for _, size := range []screenSize{{80, 24}, {40, 24}, {120, 60}, {20, 10}, {1, 1}, {200, 1000}, {80, 0}, {0, 24}} {
+		screen, err := fittedScreen([]byte(document), time.Date(2026, 1, 2, 3, 4, 15, 0, time.UTC), size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSuffix(screen, "\n"), "\n")
+		if size.height > 0 && len(lines) > size.height {
+			t.Errorf("%+v: %d lines", size, len(lines))
+		}
+		for _, line := range lines {
+			if n := utf8.RuneCountInString(line); size.width > 0 && n > size.width {
+				t.Errorf("%+v: %d characters: %s", size, n, line)
+			}
+		}
+		if size.width >= 80 && (!strings.Contains(screen, "public.bad [2Jname") || !strings.Contains(screen, "newest commit 10s ago")) {
+			t.Errorf("%+v:\n%s", size, screen)
+		}
+		if size.height == 60 && !strings.Contains(screen, "\n… and 65 more tables\n") {
+			t.Errorf("%+v:\n%s", size, screen)
+		}
+	}
+}
+
+// What each state says of the source.
+func TestScreenStates(t *testing.T) {
+	for change, want := range map[[2]string]string{
+		{`"streaming","version"`, `"stopped","version"`}:                                                 "pgmirror is not running; this is what its last checkpoint left\n",
+		{`"streaming","version"`, `"stopped","reason":"the first copy was not finished","version"`}:      "pgmirror is not running; the first copy was not finished\n",
+		{`"streaming","version"`, `"reconnecting","reason":"no route","version"`}:                        "lag                   at least 1.5 KiB, 1.25s\n",
+		{`"lag_bytes":1536`, `"lag_bytes":0`}:                                                            "lag                   none\n",
+		{`"extended"`, `"unreserved"`}:                                                                   "1.5 KiB, about to be LOST",
+		{`"slot_wal_status":"extended",`, ``}:                                                            "WAL kept by the slot  not known now\n",
+		{`"checkpoint_seconds":0`, `"last_checkpoint":"2026-01-02T03:04:05Z","checkpoint_seconds":0.25`}: "last checkpoint       10s ago, took 250ms\n",
+	} {
+		document := strings.Replace(strings.Replace(exampleStatus, `"readers"`, `"checkpoint_seconds":0,"readers"`, 1), change[0], change[1], 1)
+		screen, err := fittedScreen([]byte(document), time.Date(2026, 1, 2, 3, 4, 15, 0, time.UTC), screenSize{})
+		if err != nil || !strings.Contains(screen, want) {
+			t.Errorf("%v: %v\n%s", change, err, screen)
 		}
 	}
 }
