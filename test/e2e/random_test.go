@@ -62,7 +62,7 @@ func newTrial(t *testing.T, seed uint64) *trial {
 	binary := seed%3 != 0
 	tr := &trial{t: t, seed: seed, r: r, tables: drivenTables(r, binary), begun: time.Now()}
 	tr.pg = harness.StartPostgres(t, harness.Setting("deadlock_timeout", "20ms"), harness.Setting("lock_timeout", "2s"),
-		harness.Setting("synchronous_commit", oneOf("on", "off")(r)), harness.Setting("logical_decoding_work_mem", "64kB"))
+		harness.Setting("synchronous_commit", oneOf("on", "off")(r)), harness.KeepWAL(), harness.Setting("logical_decoding_work_mem", "64kB"))
 	tr.pg.Exec(typesSQL, `CREATE SCHEMA "Sh op"`, "CREATE TABLE marker (v text PRIMARY KEY)") // the writers leave marker alone
 	for _, table := range tr.tables {
 		tr.pg.Exec(table.create()...)
@@ -153,6 +153,9 @@ func (tr *trial) run() {
 	if code := tr.m.Stop(); code != 0 {
 		tr.t.Fatalf("SIGTERM: exit code %d", code)
 	}
+	tr.writers.stop()
+	tr.must(tr.pg.Stop(harness.Fast))
+	tr.checkRetained()
 	tr.t.Logf("%d changes, %d transactions refused, %d kills, %d quiet points in %s", tr.writers.changes.Load(), tr.writers.failed.Load(),
 		tr.kills, len(tr.points), time.Since(tr.begun).Round(time.Millisecond))
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // IcebergGo reads with iceberg-go, in this process. It needs no Readers.
-var IcebergGo Reader = icebergGo{}
+var IcebergGo Digester = icebergGo{}
 
 type icebergGo struct{}
 

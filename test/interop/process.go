@@ -35,6 +35,10 @@ type request struct {
 	Metadata    string `json:"metadata"`
 	Snapshot    int64  `json:"snapshot"`
 	Above       *int64 `json:"above,omitempty"`
+
+	// Digests, if not empty, asks for the digest of each of these snapshots instead of rows; Row is DuckDB's expression for a row.
+	Digests []int64 `json:"digests,omitempty"`
+	Row     string  `json:"row,omitempty"`
 }
 
 type answer struct {
@@ -42,6 +46,7 @@ type answer struct {
 	Columns []string `json:"columns"`
 	Rows    []Row    `json:"rows"`
 	Files   int      `json:"files"`
+	Digests []string `json:"digests"`
 }
 
 func startProcess(name string, command ...string) (*process, error) {

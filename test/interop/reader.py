@@ -68,11 +68,19 @@ def result(batches, files):
     return {"columns": batches.schema.names, "rows": rows, "files": files}
 
 
+def digest(connection, row, source):
+    """What digest.go says, of the rows of something that DuckDB can select from."""
+    rows = f"SELECT {row} AS text FROM {source}"
+    query = f"SELECT coalesce(md5(string_agg(text, chr(30) ORDER BY text)), '') FROM ({rows})"
+    return connection.execute(query).fetchone()[0]
+
+
 class PyIceberg:
     def __init__(self):
         self.catalogs = {}
+        self.connection = connect()  # makes texts of Arrow batches, and is faster at it than Python
 
-    def read(self, request):
+    def table(self, request):
         path = request["catalog"]
         if path not in self.catalogs:
             self.catalogs[path] = SqlCatalog(
@@ -81,7 +89,18 @@ class PyIceberg:
                 warehouse=request["warehouse"],
                 init_catalog_tables="false",
             )
-        table = self.catalogs[path].load_table((*request["namespace"].split("."), request["name"]))
+        return self.catalogs[path].load_table((*request["namespace"].split("."), request["name"]))
+
+    def digests(self, request):
+        table = self.table(request)
+        found = []
+        for snapshot in request["digests"]:
+            self.connection.register("scanned", table.scan(snapshot_id=snapshot).to_arrow_batch_reader())
+            found.append(digest(self.connection, request["row"], "scanned"))
+        return {"digests": found}
+
+    def read(self, request):
+        table = self.table(request)
         above = request.get("above")
         scan = table.scan(
             row_filter=AlwaysTrue() if above is None else GreaterThan("_pgmirror_lsn", above),
@@ -91,20 +110,36 @@ class PyIceberg:
         return result(scan.to_arrow_batch_reader(), len(list(scan.plan_files())))
 
 
+def connect():
+    connection = duckdb.connect()
+    # Arrow's own types for what has no Arrow type of that name (uuid), and microseconds in UTC.
+    connection.execute("SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'")
+    return connection
+
+
 class DuckDB:
     def __init__(self):
-        self.connection = duckdb.connect()
+        self.connection = connect()
         for name in ("avro", "iceberg"):
             package = os.path.dirname(importlib.import_module(f"duckdb_extension_{name}").__file__)
             self.connection.execute(
                 f"LOAD '{package}/extensions/v{duckdb.__version__}/{name}.duckdb_extension'"
             )
-        # Arrow's own types for what has no Arrow type of that name (uuid), and microseconds in UTC.
-        self.connection.execute("SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'")
+
+    def snapshot(self, request, snapshot):
+        metadata = request["metadata"].replace("'", "''")
+        return f"iceberg_scan('{metadata}', snapshot_from_id := {int(snapshot)})"
+
+    def digests(self, request):
+        return {
+            "digests": [
+                digest(self.connection, request["row"], self.snapshot(request, snapshot))
+                for snapshot in request["digests"]
+            ]
+        }
 
     def read(self, request):
-        metadata = request["metadata"].replace("'", "''")
-        query = f"SELECT * FROM iceberg_scan('{metadata}', snapshot_from_id := {int(request['snapshot'])})"
+        query = f"SELECT * FROM {self.snapshot(request, request['snapshot'])}"
         if request.get("above") is not None:
             query += f" WHERE _pgmirror_lsn > {int(request['above'])}"
         files = self.files(query)
@@ -124,7 +159,8 @@ def main():
     for line in sys.stdin:
         try:
             request = json.loads(line)
-            answer = readers[request["reader"]].read(request)
+            reader = readers[request["reader"]]
+            answer = reader.digests(request) if request.get("digests") else reader.read(request)
         except Exception as e:  # the caller shows it; the next request may still work
             traceback.print_exc()
             answer = {"error": f"{type(e).__name__}: {e}"}

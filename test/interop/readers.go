@@ -32,6 +32,7 @@ type Reader interface {
 // Readers holds every reader and the processes they run in.
 type Readers struct {
 	All       []Reader
+	Digesters []Digester // of All, those that are one
 	processes []*process
 }
 
@@ -53,13 +54,10 @@ func Start() (*Readers, error) {
 	if err != nil {
 		return nil, errors.Join(err, python.close())
 	}
+	pyiceberg, duck := inPython{foreign{"pyiceberg", python}}, inPython{foreign{"duckdb", python}}
 	return &Readers{
-		All: []Reader{
-			foreign{"pyiceberg", python},
-			foreign{"duckdb", python},
-			foreign{"java", java},
-			IcebergGo,
-		},
+		All:       []Reader{pyiceberg, duck, foreign{"java", java}, IcebergGo},
+		Digesters: []Digester{pyiceberg, duck, IcebergGo},
 		processes: []*process{python, java},
 	}, nil
 }
@@ -128,17 +126,21 @@ type foreign struct {
 
 func (f foreign) Name() string { return f.name }
 
-func (f foreign) Read(q Query) (Result, error) {
-	r := request{
+func (f foreign) request(table Table) request {
+	return request{
 		Reader:      f.name,
-		CatalogDB:   q.Table.CatalogDB,
-		CatalogName: q.Table.Catalog,
-		Warehouse:   q.Table.Warehouse,
-		Namespace:   q.Table.Namespace,
-		Name:        q.Table.Name,
-		Metadata:    q.Table.Metadata,
-		Snapshot:    q.Snapshot,
+		CatalogDB:   table.CatalogDB,
+		CatalogName: table.Catalog,
+		Warehouse:   table.Warehouse,
+		Namespace:   table.Namespace,
+		Name:        table.Name,
+		Metadata:    table.Metadata,
 	}
+}
+
+func (f foreign) Read(q Query) (Result, error) {
+	r := f.request(q.Table)
+	r.Snapshot = q.Snapshot
 	if q.Above != nil {
 		above := int64(*q.Above)
 		r.Above = &above
