@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"pgmirror/readstate"
@@ -186,36 +185,6 @@ func (m *Mirror) Inspect(ctx context.Context, req InspectRequest) (*InspectRepor
 		return nil
 	})
 	return rep, err
-}
-
-// VerifyRequest names the tables to compare; none means all.
-type VerifyRequest struct {
-	Tables []string `json:"tables,omitempty"`
-}
-
-// VerifyReport is the outcome of a comparison with the source.
-type VerifyReport struct {
-	LSN    string        `json:"lsn"`
-	Equal  bool          `json:"equal"`
-	Moved  bool          `json:"moved"` // a table changed meanwhile: neither equal nor different
-	Tables []VerifyTable `json:"tables"`
-}
-
-// VerifyTable is one table's part: "equal", "different", "moved", "failed".
-type VerifyTable struct {
-	Name       string `json:"name"`
-	Outcome    string `json:"outcome"`
-	SourceRows int64  `json:"source_rows"`
-	MirrorRows int64  `json:"mirror_rows"`
-	Reason     string `json:"reason,omitempty"`
-}
-
-func (r *VerifyReport) String() string {
-	var b strings.Builder
-	for _, t := range r.Tables {
-		fmt.Fprintf(&b, "%s: %s\n", t.Name, t.Outcome)
-	}
-	return b.String()
 }
 
 var _ readstate.Provider = (*Mirror)(nil)

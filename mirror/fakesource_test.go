@@ -105,8 +105,10 @@ type fakeSource struct {
 	// committed, if set, is the newest LSN that the warehouse holds; only that may be acknowledged.
 	committed func() LSN
 	early     LSN // an acknowledgement above it
-	// copied, if set, runs before a table's rows are copied; its error ends the copy.
+	// copied, if set, runs before a range of a table is copied; its error ends the copy.
 	copied func(oid uint32) error
+	// copiedRow, if set, runs before each row of a copy; its error ends the copy.
+	copiedRow func(oid uint32, row int) error
 	// fault, if set, is asked before each call that a connection could lose.
 	fault func(call string) error
 }
@@ -215,7 +217,25 @@ func (s *fakeSource) Look(context.Context) (*pgcdc.Catalog, error) {
 	return &pgcdc.Catalog{LSN: s.insert, CheckedLSN: s.insert, Tables: append([]pgcdc.Table(nil), shown...), SearchPath: []string{"public"}}, nil
 }
 
+// rangeRows is how many rows a block of a table holds that Extents measures.
+const rangeRows = 3
+
+// Extents says that each block is worth a range of its own.
+func (s *fakeSource) Extents(_ context.Context, tables []*pgcdc.Table) ([]pgcdc.Extent, error) {
+	extents := make([]pgcdc.Extent, len(tables))
+	for i, t := range tables {
+		rows := len(s.rows(t.OID, s.end()))
+		blocks := (rows + rangeRows - 1) / rangeRows
+		extents[i] = pgcdc.Extent{Blocks: uint32(blocks), Bytes: int64(blocks) * rangeBytesMin, Rows: int64(rows)}
+	}
+	return extents, nil
+}
+
 func (s *fakeSource) Copy(ctx context.Context, snap pgcdc.ExportedSnapshot, t *pgcdc.Table, row func(pgcdc.Tuple) error) error {
+	return s.CopyRange(ctx, snap, t, pgcdc.Range{}, row)
+}
+
+func (s *fakeSource) CopyRange(ctx context.Context, snap pgcdc.ExportedSnapshot, t *pgcdc.Table, blocks pgcdc.Range, row func(pgcdc.Tuple) error) error {
 	s.mu.Lock()
 	again := s.rewritten[t.OID] > 0
 	if again {
@@ -230,12 +250,20 @@ func (s *fakeSource) Copy(ctx context.Context, snap pgcdc.ExportedSnapshot, t *p
 			return err
 		}
 	}
-	for _, r := range s.rows(t.OID, snap.ConsistentPoint) {
+	for i, r := range s.rows(t.OID, snap.ConsistentPoint) {
+		if block := uint32(i / rangeRows); block < blocks.From || blocks.To != 0 && block >= blocks.To {
+			continue
+		}
+		if s.copiedRow != nil {
+			if err := s.copiedRow(t.OID, i); err != nil {
+				return err
+			}
+		}
 		tuple := make(pgcdc.Tuple, len(r))
-		for i, c := range r {
-			tuple[i] = pgcdc.Value{Format: pgcdc.FormatNull}
+		for column, c := range r {
+			tuple[column] = pgcdc.Value{Format: pgcdc.FormatNull}
 			if c != nil {
-				tuple[i] = pgcdc.Value{Format: pgcdc.FormatText, Data: []byte(c.wire)}
+				tuple[column] = pgcdc.Value{Format: pgcdc.FormatText, Data: []byte(c.wire)}
 			}
 		}
 		if err := row(tuple); err != nil {
@@ -245,7 +273,12 @@ func (s *fakeSource) Copy(ctx context.Context, snap pgcdc.ExportedSnapshot, t *p
 	return ctx.Err()
 }
 
-func (s *fakeSource) Snapshot(context.Context) (pgcdc.ExportedSnapshot, func(), error) {
+// CopySample sends every row, as the source does for keys it cannot choose by; who asks chooses again.
+func (s *fakeSource) CopySample(ctx context.Context, snap pgcdc.ExportedSnapshot, t *pgcdc.Table, _ []int, _ uint64, row func(pgcdc.Tuple) error) error {
+	return s.Copy(ctx, snap, t, row)
+}
+
+func (s *fakeSource) Snapshot(context.Context, time.Duration, func(string)) (pgcdc.ExportedSnapshot, func(), error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return pgcdc.ExportedSnapshot{Name: "y", ConsistentPoint: s.insert}, func() {}, nil

@@ -31,8 +31,16 @@ type Source interface {
 	// lent until row returns. It ends with pgcdc.ErrRewritten when the relation's storage or columns are no longer the
 	// snapshot's.
 	Copy(ctx context.Context, snapshot pgcdc.ExportedSnapshot, table *pgcdc.Table, row func(pgcdc.Tuple) error) error
-	// Snapshot exports a snapshot of the source as it is now; its ConsistentPoint was read before it was taken.
-	Snapshot(ctx context.Context) (snapshot pgcdc.ExportedSnapshot, release func(), err error)
+	// CopySample is Copy of the rows whose key falls into a sample, where the source can choose by it; else of all.
+	CopySample(ctx context.Context, snapshot pgcdc.ExportedSnapshot, table *pgcdc.Table, key []int, limit uint64, row func(pgcdc.Tuple) error) error
+	// CopyRange is Copy of the rows in some blocks of the table. Ranges that follow each other hold each row once.
+	CopyRange(ctx context.Context, snapshot pgcdc.ExportedSnapshot, table *pgcdc.Table, blocks pgcdc.Range, row func(pgcdc.Tuple) error) error
+	// Extents says about how large tables are now, in their order.
+	Extents(ctx context.Context, tables []*pgcdc.Table) ([]pgcdc.Extent, error)
+	// Snapshot exports a snapshot that sees exactly the commits that end at or below its ConsistentPoint, which lies above
+	// everything sent so far. It gives up with pgcdc.ErrHeldBack when transactions hold it back for longer than patience, and
+	// tells waiting, on another goroutine, whom it waits for.
+	Snapshot(ctx context.Context, patience time.Duration, waiting func(whom string)) (snapshot pgcdc.ExportedSnapshot, release func(), err error)
 	// Stream sends every commit above from in order, and keepalives between them, until ctx ends or the connection is
 	// lost. Its first event is a keepalive: the stream has begun. It blocks while out is full; the server is answered meanwhile. Nothing is sent on out after it returned.
 	Stream(ctx context.Context, from LSN, binary bool, out chan<- pgcdc.Event) error
@@ -65,7 +73,7 @@ type Warehouse interface {
 
 // DataWriter writes one data file. Exactly one of Close and Abort ends it.
 type DataWriter interface {
-	// Write appends rows: the table's columns and the create LSN as the last one.
+	// Write appends rows: the table's columns and the create LSN as the last one. It keeps nothing of rec.
 	Write(rec arrow.RecordBatch) error
 	Close() (iceberg.DataFile, error)
 	Abort() error

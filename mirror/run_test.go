@@ -289,7 +289,7 @@ func (b *bank) equal(t *testing.T, m *Mirror) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !rep.Equal || rep.Moved {
+	if !rep.Equal {
 		t.Fatalf("the mirror differs from the source: %+v", rep)
 	}
 	if err := m.Check(ctx); err != nil {

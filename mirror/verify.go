@@ -2,245 +2,234 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"time"
 
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/cespare/xxhash/v2"
-
+	"pgmirror/iceberg"
 	"pgmirror/pgcdc"
 	"pgmirror/readstate"
 )
 
-// verifyAttempts is how often a table that changes while it is compared is compared again.
-const verifyAttempts = 3
+// verifyRounds is how often a snapshot is taken for a table that is rewritten or altered while it waits to be compared.
+const verifyRounds = 3
 
-// Verify compares tables with the source: row counts and an order-free checksum over every column of every row. The source
-// is read in one snapshot, the mirror at an LSN just after it; a table that differs and that was changed in between has
-// moved, and is compared again a few times.
-func (m *Mirror) Verify(ctx context.Context, req VerifyRequest, progress func(string)) (*VerifyReport, error) {
+// Verify compares tables with the source, exactly, while both go on: row counts and an order-free 128-bit hash over every
+// column of every row.
+//
+//	hold HWM ─▶ snapshot with consistent point F ─▶ wait until HWM ≥ F ─▶ pin F, let the hold go ─▶ compare table by table
+//
+// The snapshot sees the commits that end at or below F (pgcdc.Source.Snapshot), and so does the mirror at F: what differs is a
+// fault. F lies above HWM when it is made, and the hold keeps LWM below F until F is pinned.
+//
+// A table that differs is read again to name keys. A file that cannot be read is a finding about its table. An error means that
+// nothing could be compared. progress gets lines that are each a VerifyProgress, from several goroutines but one at a time.
+func (m *Mirror) Verify(ctx context.Context, req VerifyRequest, progress func(line string)) (*VerifyReport, error) {
+	if err := req.validate(); err != nil {
+		return nil, err
+	}
 	if st := m.shared.get(); st.state != "streaming" || !st.opened {
-		return nil, fmt.Errorf("verify: %w: %s %s", ErrNotConnected, st.state, st.reason)
+		return nil, fmt.Errorf("%w: %s", ErrNotConnected, standing(st))
 	}
-	var wanted []*table
-	if len(req.Tables) == 0 {
-		for _, v := range m.shared.views() {
-			wanted = append(wanted, v.table)
+	wanted, err := m.verified(req.Tables)
+	if err != nil {
+		return nil, err
+	}
+	tell := &teller{send: progress}
+	rep := &VerifyReport{Equal: true, Sample: req.Sample, Tables: make([]VerifyTable, len(wanted))}
+	left := make([]int, len(wanted)) // indexes into wanted
+	for i := range wanted {
+		left[i] = i
+	}
+	for round := 1; len(left) > 0 && round <= verifyRounds; round++ {
+		if left, err = m.verifyRound(ctx, wanted, left, rep, &req, tell); err != nil {
+			return nil, err
 		}
 	}
-	for _, name := range req.Tables {
-		t, err := m.findTable(name)
-		if err != nil {
-			return nil, fmt.Errorf("verify: %w", err)
-		}
-		wanted = append(wanted, t)
-	}
-	results := make(map[*table]VerifyTable, len(wanted))
-	rep := &VerifyReport{Equal: true}
-	left := wanted
-	for attempt := 0; attempt < verifyAttempts && len(left) > 0; attempt++ {
-		at, err := m.compareTables(ctx, left, results, progress)
-		if err != nil {
-			return nil, fmt.Errorf("verify: %w", err)
-		}
-		rep.LSN = at.String()
-		var again []*table
-		for _, t := range left {
-			// One that differs is looked at once more: a commit may lie below the snapshot's LSN and not be in it yet, while its
-			// client waits for a synchronous standby.
-			if o := results[t].Outcome; o == "moved" || o == "different" && attempt == 0 {
-				again = append(again, t)
-			}
-		}
-		left = again
-	}
-	for _, t := range wanted {
-		r := results[t]
-		rep.Tables = append(rep.Tables, r)
-		switch r.Outcome {
-		case "moved":
-			rep.Moved = true
-		case "different", "failed":
-			rep.Equal = false
-		}
+	for _, t := range rep.Tables {
+		rep.Equal = rep.Equal && t.Outcome == VerifyEqual
 	}
 	return rep, nil
 }
 
-// compareTables compares once, all tables in one snapshot of the source.
-func (m *Mirror) compareTables(ctx context.Context, tables []*table, results map[*table]VerifyTable, progress func(string)) (LSN, error) {
-	catalog, err := m.source.Look(ctx)
-	if err != nil {
-		return 0, err
+func standing(st sharedState) string {
+	if st.reason != "" {
+		return st.state + " (" + st.reason + ")"
 	}
-	seen := make(map[uint32]*pgcdc.Table, len(catalog.Tables))
-	for i := range catalog.Tables {
-		seen[catalog.Tables[i].OID] = &catalog.Tables[i]
+	return st.state
+}
+
+// verified finds the tables to compare, each once; none named means all.
+func (m *Mirror) verified(names []string) (wanted []*table, err error) {
+	if len(names) == 0 {
+		for _, v := range m.shared.views() {
+			wanted = append(wanted, v.table)
+		}
+		return wanted, nil
 	}
-	hold, err := m.marks.register(0) // keeps what comes after it readable
+	var unknown []error
+	for _, name := range names {
+		t, err := m.findTable(name)
+		if err != nil {
+			unknown = append(unknown, err)
+		} else if !slices.Contains(wanted, t) {
+			wanted = append(wanted, t)
+		}
+	}
+	return wanted, errors.Join(unknown...)
+}
+
+// verifyRound compares tables in one snapshot of the source, and returns those that need another one.
+func (m *Mirror) verifyRound(ctx context.Context, wanted []*table, left []int, rep *VerifyReport, req *VerifyRequest, tell *teller) (again []int, err error) {
+	hold, err := m.marks.register(0)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer m.marks.release(hold)
-	snapshot, release, err := m.source.Snapshot(ctx)
+	tell.at("take a snapshot of the source", 0, 0, "")
+	snapshot, release, err := m.source.Snapshot(ctx, req.patience(), func(whom string) {
+		tell.notice("the source gives a snapshot when every transaction that has written before has ended: " + whom)
+	})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer release()
-	at, err := m.source.WaitPoint(ctx)
+	catalog, err := m.source.Look(ctx)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	state, err := m.Pin(ctx, readstate.PinRequest{At: max(at, hold.LSN)})
+	if err := m.reach(ctx, snapshot.ConsistentPoint, tell); err != nil {
+		return nil, err
+	}
+	state, err := m.Pin(ctx, readstate.PinRequest{At: snapshot.ConsistentPoint})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer state.Release()
-	for _, t := range tables {
-		r := VerifyTable{Name: t.String()}
-		ours, _ := state.Table(t.name)
-		switch {
-		case ours == nil:
-			return 0, fmt.Errorf("table %s is not mirrored any more", t)
-		case ours.Err != "":
-			r.Outcome, r.Reason = "failed", ours.Err
-		case seen[t.oid] == nil:
-			r.Outcome, r.Reason = "failed", "the source has no such table in the publication any more"
-		default:
-			if err := m.compareTable(ctx, t, seen[t.oid], snapshot, ours, &r); err != nil {
-				return 0, fmt.Errorf("compare %s: %w", t, err)
-			}
+	m.marks.release(hold)
+	rep.LSN = state.LSN.String()
+	failures := map[*table]string{}
+	for _, v := range m.shared.views() {
+		if v.failure != nil {
+			failures[v.table] = v.unreadable(v.failure.Good+1, chosen)
 		}
-		results[t] = r
-		progress(fmt.Sprintf("%s: %s, %d rows", r.Name, r.Outcome, r.MirrorRows))
 	}
-	return state.LSN, nil
+	for _, i := range left {
+		t := wanted[i]
+		r := &rep.Tables[i]
+		*r = VerifyTable{Name: t.String(), LSN: state.LSN.String()}
+		retry, err := m.verifyTable(ctx, t, catalog, snapshot, state, failures[t], req.Sample, tell, r)
+		if err != nil {
+			return nil, fmt.Errorf("compare %s: %w", t, err)
+		}
+		if retry {
+			again = append(again, i)
+		}
+	}
+	return again, nil
 }
 
-func (m *Mirror) compareTable(ctx context.Context, t *table, src *pgcdc.Table, snapshot pgcdc.ExportedSnapshot, ours *readstate.Table, r *VerifyTable) error {
-	theirs, err := m.sumSource(ctx, t, src, snapshot)
+// reach waits until everything up to F, and a look at the catalogue made after F, is judged: a table that was altered without
+// a row event has then failed.
+func (m *Mirror) reach(ctx context.Context, f LSN, tell *teller) error {
+	if err := m.look(ctx); err != nil {
+		return err
+	}
+	point, err := m.source.WaitPoint(ctx)
 	if err != nil {
 		return err
 	}
-	mine, err := m.sumState(ctx, t.shape, ours)
+	from, to := m.marks.high(), max(f, point)
+	for {
+		pause, cancel := context.WithTimeout(ctx, time.Second)
+		err := m.marks.wait(pause, to)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if st := m.shared.get(); st.state != "streaming" {
+			return fmt.Errorf("%w: %s", ErrNotConnected, standing(st))
+		}
+		tell.at("wait until the mirror has caught up with the snapshot", int64(max(from, m.marks.high())-from), int64(to-from), "bytes")
+	}
+}
+
+// verifyTable compares one table; retry says that the snapshot can no longer be read, so that it takes a newer one.
+func (m *Mirror) verifyTable(ctx context.Context, t *table, catalog *pgcdc.Catalog, snapshot pgcdc.ExportedSnapshot, state *readstate.State,
+	failed string, percent float64, tell *teller, r *VerifyTable) (retry bool, err error) {
+	ours, _ := state.Table(t.name)
+	at := slices.IndexFunc(catalog.Tables, func(s pgcdc.Table) bool { return s.OID == t.oid })
+	switch {
+	case failed != "":
+		r.Outcome, r.Reason = VerifyFailed, failed
+	case ours == nil:
+		r.Outcome, r.Reason = VerifySkipped, "it is not mirrored any more"
+	case ours.Err != "":
+		r.Outcome, r.Reason = VerifySkipped, ours.Err
+	case at < 0:
+		r.Outcome, r.Reason = VerifyFailed, "the source has no such table in the publication any more"
+	}
+	if r.Outcome != "" {
+		return false, nil
+	}
+	c, unlike, err := m.newComparison(snapshot, &catalog.Tables[at], ours, percent, tell)
+	if err == nil && unlike == "" {
+		err = c.run(ctx, r)
+	}
+	var value *unreadableValue
+	switch {
+	case unlike != "":
+		r.Outcome, r.Reason, retry = VerifySkipped, unlike, true
+	case errors.Is(err, pgcdc.ErrRewritten) || errors.Is(err, pgcdc.ErrSnapshotLost):
+		r.Outcome, r.Reason, retry = VerifySkipped, "the source rewrote or altered it again and again while it was compared", true
+	case errors.Is(err, iceberg.ErrCorrupt):
+		r.Outcome, r.Reason = VerifyDamaged, err.Error()
+	case errors.As(err, &value):
+		r.Outcome, r.Reason = VerifyDifferent, value.Error()
+	default:
+		return false, err
+	}
+	return retry, nil
+}
+
+// run compares, and says what it found.
+func (c *comparison) run(ctx context.Context, r *VerifyTable) error {
+	theirs, mine, err := c.sums(ctx)
 	if err != nil {
 		return err
 	}
-	r.SourceRows, r.MirrorRows = theirs.rows, mine.rows
-	r.Outcome = "equal"
-	if theirs != mine {
-		r.Outcome, r.Reason = "different", "the checksums differ"
-		if theirs.rows != mine.rows {
-			r.Reason = "the row counts differ"
-		}
-		var changed bool
-		err := m.inTurn(ctx, func() error { changed = t.lastChange > snapshot.ConsistentPoint; return nil })
-		if err != nil {
-			return err
-		}
-		if changed {
-			r.Outcome, r.Reason = "moved", "the table changed while it was compared"
-		}
+	r.SourceRows, r.MirrorRows = theirs.total.rows, mine.total.rows
+	r.Outcome = VerifyEqual
+	if theirs.total == mine.total {
+		return nil
 	}
+	r.Outcome, r.Reason = VerifyDifferent, "the values differ"
+	if r.SourceRows != r.MirrorRows {
+		r.Reason = "the row counts differ"
+	}
+	if len(c.key) == 0 {
+		r.Reason += "; it has no key to name rows by"
+		return nil
+	}
+	wanted, all := theirs.differing(mine)
+	found, more, err := c.name(ctx, wanted, len(theirs.buckets))
+	switch {
+	case errors.Is(err, errTooMany):
+		r.Reason += "; too many rows differ to name their keys"
+		return nil
+	case errors.Is(err, pgcdc.ErrRewritten) || errors.Is(err, pgcdc.ErrSnapshotLost):
+		r.Reason += "; their keys are not known, because the source has rewritten or altered it since"
+		return nil
+	case err != nil:
+		return err
+	}
+	if len(found) == 0 {
+		r.Reason += " when it was read first, but not when it was read again: is the memory or a disk of this machine at fault?"
+	}
+	r.Differences, r.More = found, more || !all
 	return nil
-}
-
-// checksum is the order-free sum of a table's rows: their number and two independent hashes of each, added up.
-type checksum struct {
-	rows int64
-	a, b uint64
-}
-
-// add adds the rows of cols, which all have n rows.
-func (c *checksum) add(cols []*column, n int, buf []byte) []byte {
-	for row := range n {
-		buf = encodeKey(buf[:0], cols, row)
-		c.a += xxhash.Sum64(buf)
-		buf = append(buf, 0xff)
-		c.b += xxhash.Sum64(buf)
-		c.rows++
-	}
-	return buf
-}
-
-func (m *Mirror) sumSource(ctx context.Context, t *table, src *pgcdc.Table, snapshot pgcdc.ExportedSnapshot) (sum checksum, err error) {
-	scratch := &table{name: t.name}
-	scratch.setShape(t.shape)
-	cols := t.shape.newColumns()
-	rows, size := 0, int64(0)
-	var buf []byte
-	flush := func() {
-		buf = sum.add(cols, rows, buf)
-		for _, c := range cols {
-			c.truncate(0)
-		}
-		rows, size = 0, 0
-	}
-	err = m.source.Copy(ctx, snapshot, src, func(tuple pgcdc.Tuple) error {
-		if len(tuple) != len(cols) {
-			return fmt.Errorf("the source sent %d columns, the mirror has %d", len(tuple), len(cols))
-		}
-		if err := scratch.fill(m, cols, rows, tuple, nil, location{}); err != nil {
-			return err
-		}
-		for _, c := range cols {
-			size += c.rowBytes(rows)
-		}
-		if rows++; rows == 1024 || size >= batchBytes {
-			flush()
-		}
-		return nil
-	})
-	flush()
-	return sum, err
-}
-
-func (m *Mirror) sumState(ctx context.Context, s *shape, t *readstate.Table) (sum checksum, err error) {
-	ids := make([]int32, len(s.columns))
-	indexes := make([]int, len(s.columns))
-	for i, c := range s.columns {
-		ids[i], indexes[i] = int32(c.fieldID), i
-	}
-	cols := s.newColumns()
-	var buf []byte
-	take := func(arrays []arrow.Array, n int, dead func(int) bool) error {
-		rows := 0
-		for i, c := range cols {
-			c.truncate(0)
-			rows = 0
-			for row := range n {
-				if dead(row) {
-					continue
-				}
-				if err := c.appendArray(arrays[i], row); err != nil {
-					return err
-				}
-				rows++
-			}
-		}
-		buf = sum.add(cols, rows, buf)
-		return nil
-	}
-	for _, f := range t.Files {
-		r, err := m.warehouse.OpenData(f.Path)
-		if err != nil {
-			return sum, err
-		}
-		err = r.Columns(ctx, ids, func(rec arrow.RecordBatch, first int64) error {
-			return take(rec.Columns(), int(rec.NumRows()), func(row int) bool { return f.Deleted.Contains(uint32(first) + uint32(row)) })
-		})
-		r.Close()
-		if err != nil {
-			return sum, fmt.Errorf("read %s: %w", f.Path, err)
-		}
-	}
-	for _, b := range t.Batches {
-		arrays, err := b.Columns.Read(indexes, 0, b.Rows)
-		if err != nil {
-			return sum, err
-		}
-		if err := take(arrays, b.Rows, func(row int) bool { return b.Deleted.Contains(uint32(row)) }); err != nil {
-			return sum, err
-		}
-	}
-	return sum, nil
 }
