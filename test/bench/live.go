@@ -22,7 +22,7 @@ func (b *bench) live(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopServer(pg)) }()
-	rows, err := loadBank(pg, b.scale)
+	rows, err := hybench.load(pg, b.scale)
 	if err != nil {
 		return err
 	}

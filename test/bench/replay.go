@@ -2,142 +2,144 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime/pprof"
-	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5"
 
-	"pgmirror/iceberg"
 	"pgmirror/mirror"
 	"pgmirror/pgcdc"
 	"pgmirror/readstate"
 	"pgmirror/test/harness"
 )
 
-const (
-	replayBase = 0.2       // of the rows of the live section
-	replayRows = 1_500_000 // row changes captured
-	// replayCheckpoints is short, so that a run of a few seconds has some.
-	replayCheckpoints = 2 * time.Second
-)
+// replayed is a mix whose stream is captured and played to the engine.
+type replayed struct {
+	workload
+	base  float64 // of the scale
+	rows  int     // row changes captured
+	goal  float64 // rows a second, in thousands
+	slope float64 // percent of a core for each 1k rows/s
+	paper string  // the slope that the Retina paper reports
+}
 
-// replays runs the engine in this process on a captured stream: no server and no network take part.
-func (b *bench) replays(ctx context.Context) (err error) {
-	pg, err := b.startServer("replay")
+var replayedMixes = []replayed{
+	{hybench, 0.2, 2_000_000, 400, 0.2, "1.73 %"},
+	{chbench, 1, 1_200_000, 200, 0.4, "3.29 %"},
+}
+
+// Checkpoints come often, so that a run of a second or two has some.
+const replayCheckpoints = time.Second
+
+// replays runs the engine in this process on captured streams: no server and no network take part.
+func (b *bench) replays(ctx context.Context) error {
+	for _, r := range replayedMixes {
+		if err := b.replayMix(ctx, r); err != nil {
+			return fmt.Errorf("%s: %w", r.name, err)
+		}
+	}
+	return nil
+}
+
+// replayMix lets as many mirrors as there are rounds, and one more, copy the tables; records one stream that begins there;
+// and plays it to each, to the last at rates.
+func (b *bench) replayMix(ctx context.Context, r replayed) (err error) {
+	pg, err := b.startServer("replay-" + r.name)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopServer(pg)) }()
-	base, err := loadBank(pg, b.scale*replayBase)
+	base, err := r.load(pg, b.scale*r.base)
 	if err != nil {
 		return err
 	}
-	var visible, durable, decoded, cpu []float64
-	checkpoints := 0
-	for round := range b.rounds {
-		profile := ""
-		if round == b.rounds-1 {
-			profile = b.profile
+	var players []*player
+	defer func() {
+		for _, p := range players {
+			err = errors.Join(err, p.stop())
 		}
-		r, err := b.replayOnce(ctx, pg, fmt.Sprintf("replay%d", round), profile)
+	}()
+	for i := range b.rounds + 1 {
+		p, err := b.startPlayer(ctx, pg, fmt.Sprintf("%s_%d", "replay", i))
 		if err != nil {
 			return err
 		}
-		rows := float64(r.rows)
-		visible = append(visible, rows/r.visible.Seconds())
-		durable = append(durable, rows/r.durable.Seconds())
-		decoded = append(decoded, rows/r.decoded.Seconds())
-		cpu = append(cpu, r.cpu/rows*1e6)
-		checkpoints = max(checkpoints, r.checkpoints)
-		b.say("round %d: %d rows, visible %s, durable %s, decoded %s, %.0f ns CPU a row, %d checkpoints", round+1, r.rows,
-			rate(visible[round]), rate(durable[round]), rate(decoded[round]), cpu[round]*1000, r.checkpoints)
+		players = append(players, p)
 	}
-	note := fmt.Sprintf("binary pgoutput of the HyBench mix, %.1fM row changes onto %.1fM rows, a checkpoint every %s (%d)", b.scaleOf(replayRows)/1e6, float64(base)/1e6, replayCheckpoints, checkpoints)
-	b.report.add(line{"replay of a captured stream, to visible", spread(visible, rate), "the same bytes, staged and decoded only, one core: " + spread(decoded, rate), spread(ratios(visible, decoded), times), nil, note})
-	b.report.add(line{"the same, until all of it is durable", spread(durable, rate), "Retina, 16 cores: 201k rows/s", "", goals{atLeast(median(durable)/1e3, 400, "%gk rows/s")}, "Parquet, FileIndex, vectors, Iceberg commits, fsync"})
-	seconds := func(v float64) string { return fmt.Sprintf("%.2f s", v) }
-	b.report.add(line{"CPU per 1M row changes of it", spread(cpu, seconds), "Retina: 17 s (1.73 % of a core for each 1k rows/s), 62 s with its base load", "", nil, "all of the engine, GC and encoding included"})
+	b.say("%s: %d rows, copied by %d mirrors", r.name, base, len(players))
+	tape, err := b.record(ctx, pg, players[0].slot, func() (int, error) { return writeBacklog(ctx, pg, b.scaled(r.rows)) })
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, tape.close()) }()
+	b.say("%s: %d row changes in %d transactions captured", r.name, tape.rows, tape.commits)
+	if err := b.replayRounds(ctx, r, tape, players[:b.rounds], base); err != nil {
+		return err
+	}
+	if err := b.replaySlope(ctx, r, tape, players[b.rounds]); err != nil {
+		return err
+	}
+	if r.name != hybench.name {
+		return nil
+	}
+	return b.commitRate(ctx, pg)
+}
+
+// replayRounds plays the tape as fast as each player takes it.
+func (b *bench) replayRounds(ctx context.Context, r replayed, tape *capture, players []*player, base int) error {
+	var visible, durable, decoded, cpu []float64
+	checkpoints := 0
+	for i, p := range players {
+		alone, err := decodeTape(tape)
+		if err != nil {
+			return err
+		}
+		profile := ""
+		if i == len(players)-1 {
+			profile = b.profile
+		}
+		finish, err := startProfile(profile, r.name)
+		if err != nil {
+			return err
+		}
+		took, err := p.playAll(ctx, tape)
+		if err := errors.Join(err, finish()); err != nil {
+			return err
+		}
+		rows := float64(tape.rows)
+		decoded = append(decoded, rows/alone.Seconds())
+		visible = append(visible, rows/took.visible.Seconds())
+		durable = append(durable, rows/took.durable.Seconds())
+		cpu = append(cpu, took.cpu/rows*1e6)
+		checkpoints = max(checkpoints, took.checkpoints)
+		b.say("%s, round %d: visible %s, durable %s, decoded %s, %.0f ns CPU a row, %d checkpoints", r.name, i+1,
+			rate(visible[i]), rate(durable[i]), rate(decoded[i]), cpu[i]*1000, took.checkpoints)
+		if err := errors.Join(p.verify(ctx), p.stop()); err != nil {
+			return err
+		}
+	}
+	note := fmt.Sprintf("binary pgoutput, %.1fM row changes in %.2fM transactions onto %.1fM rows, a checkpoint every %s (%d), compared with the source at the end",
+		float64(tape.rows)/1e6, float64(tape.commits)/1e6, float64(base)/1e6, replayCheckpoints, checkpoints)
+	b.report.add(line{r.name + ", captured: replay, to visible", spread(visible, rate), "the same bytes, staged and decoded only, one core: " + spread(decoded, rate),
+		spread(ratios(visible, decoded), times), nil, note})
+	b.report.add(line{r.name + ", captured: until all of it is durable", spread(durable, rate), "Retina: 201k rows/s", "",
+		goals{atLeast(median(durable)/1e3, r.goal, "%gk rows/s")}, "Parquet, FileIndex, vectors, Iceberg commits, fsync"})
+	b.report.add(line{r.name + ", captured: CPU per 1M row changes of it", spread(cpu, func(v float64) string { return fmt.Sprintf("%.2f s", v) }), "", "", nil,
+		"all of the engine, GC and encoding included"})
 	return nil
 }
 
-// replayed is one replay.
-type replayed struct {
-	rows                      int
-	visible, durable, decoded time.Duration
-	cpu                       float64 // seconds
-	checkpoints               int
-}
-
-func (b *bench) replayOnce(ctx context.Context, pg *harness.Postgres, slot, profile string) (r replayed, err error) {
-	src, err := pgcdc.New(pgcdc.Config{Source: pg.URL(mirrorRole, "postgres"), Publications: []string{publication}, Slot: slot})
-	if err != nil {
-		return r, err
-	}
-	defer src.Close()
-	dir := filepath.Join(b.dir, slot)
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return r, err
-	}
-	warehouse, err := iceberg.Open(ctx, iceberg.Config{Dir: dir})
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, warehouse.Close()) }()
-	source := &capturedSource{Source: src, waiting: make(chan struct{}), begin: make(chan *capture, 1), points: make(chan pglogrepl.LSN, 16)}
-	m, err := mirror.New(mirror.Config{Slot: slot, Publications: []string{publication}, IndexDir: filepath.Join(dir, "index"), CheckpointInterval: replayCheckpoints,
-		Effect: func(name string) error {
-			if name == "acknowledged" {
-				source.checkpoints.Add(1)
-			}
-			return nil
-		}}, source, mirror.Over(warehouse), mirror.OSFiles(), mirror.SystemClock())
-	if err != nil {
-		return r, err
-	}
-	running, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- m.Run(running) }()
-	select {
-	case <-source.waiting:
-	case err := <-ended:
-		return r, fmt.Errorf("the mirror ended: %w", err)
-	}
-	tape, err := b.record(ctx, pg, slot)
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, tape.close()) }()
-	r.rows = tape.rows
-	if r.decoded, err = decodeTape(tape); err != nil {
-		return r, err
-	}
-	finish, err := startProfile(profile)
-	if err != nil {
-		return r, err
-	}
-	if err := errors.Join(r.replay(ctx, m, source, tape), finish()); err != nil {
-		return r, err
-	}
-	report, err := m.Verify(ctx, mirror.VerifyRequest{}, func(string) {})
-	if err == nil && !report.Equal {
-		err = fmt.Errorf("the mirror differs from the source:\n%s", report)
-	}
-	stop()
-	return r, errors.Join(err, <-ended)
-}
-
-// record copies the mirror's slot, writes, and captures what the copy sends.
-func (b *bench) record(ctx context.Context, pg *harness.Postgres, slot string) (*capture, error) {
+// record copies a slot, lets write write, and captures what the copy sends. write returns the row changes.
+func (b *bench) record(ctx context.Context, pg *harness.Postgres, slot string, write func() (int, error)) (*capture, error) {
 	if err := pg.Exec(fmt.Sprintf("SELECT pg_copy_logical_replication_slot('%s', 'captured')", slot)); err != nil {
 		return nil, err
 	}
-	rows, err := writeBacklog(ctx, pg, b.scaled(replayRows))
+	rows, err := write()
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +151,9 @@ func (b *bench) record(ctx context.Context, pg *harness.Postgres, slot string) (
 	if err != nil {
 		return nil, err
 	}
-	tape.rows = rows
+	if tape.rows != rows {
+		return nil, errors.Join(fmt.Errorf("%d row changes were written, %d captured", rows, tape.rows), tape.close())
+	}
 	return tape, dropSlot(ctx, pg, "captured")
 }
 
@@ -163,31 +167,101 @@ func decodeTape(tape *capture) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// replay measures the engine.
-func (r *replayed) replay(ctx context.Context, m *mirror.Mirror, source *capturedSource, tape *capture) error {
-	before, cpu, began := source.checkpoints.Load(), ownCPUSeconds(), time.Now()
-	source.begin <- tape
-	state, err := m.Pin(ctx, readstate.PinRequest{WaitLSN: tape.end, Timeout: 10 * time.Minute})
+// played is what one replay took.
+type played struct {
+	visible, durable time.Duration
+	cpu              float64 // seconds
+	checkpoints      int
+}
+
+// playAll plays a tape at once and then asks for a checkpoint.
+func (p *player) playAll(ctx context.Context, tape *capture) (t played, err error) {
+	before, cpu, began := p.source.checkpoints.Load(), ownCPUSeconds(), time.Now()
+	p.source.begin <- tape.decode
+	if err := p.sees(ctx, tape); err != nil {
+		return t, err
+	}
+	t.visible = time.Since(began)
+	if _, err := p.mirror.Call(ctx, "checkpoint", nil, nil); err != nil {
+		return t, err
+	}
+	t.durable = time.Since(began)
+	t.cpu = ownCPUSeconds() - cpu
+	t.checkpoints = int(p.source.checkpoints.Load() - before)
+	return t, nil
+}
+
+// sees waits until the end of a tape is visible.
+func (p *player) sees(ctx context.Context, tape *capture) error {
+	state, err := p.mirror.Pin(ctx, readstate.PinRequest{WaitLSN: tape.end, Timeout: 10 * time.Minute})
 	if err != nil {
 		return err
 	}
 	state.Release()
-	r.visible = time.Since(began)
-	if _, err := m.Call(ctx, "checkpoint", nil, nil); err != nil {
-		return err
-	}
-	r.durable = time.Since(began)
-	r.cpu = ownCPUSeconds() - cpu
-	r.checkpoints = int(source.checkpoints.Load() - before)
 	return nil
 }
 
-// startProfile begins a CPU profile; no path makes none.
-func startProfile(path string) (finish func() error, err error) {
+// verify lets the mirror compare itself with the source.
+func (p *player) verify(ctx context.Context) error {
+	report, err := p.mirror.Verify(ctx, mirror.VerifyRequest{}, func(string) {})
+	if err != nil || report.Equal {
+		return err
+	}
+	text, err := json.MarshalIndent(report, "", "  ")
+	return errors.Join(fmt.Errorf("the mirror differs from the source:\n%s", text), err)
+}
+
+// commits is how many transactions of one row commitRate plays.
+const commits = 300_000
+
+// commitRate plays transactions of one row each: every one of them is a step of the high watermark.
+func (b *bench) commitRate(ctx context.Context, pg *harness.Postgres) (err error) {
+	p, err := b.startPlayer(ctx, pg, "commits")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.stop()) }()
+	n := b.scaled(commits)
+	tape, err := b.record(ctx, pg, p.slot, func() (int, error) { return n, writeCommits(ctx, pg, n) })
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, tape.close()) }()
+	if tape.commits < n {
+		return fmt.Errorf("%d transactions, %d in the stream", n, tape.commits)
+	}
+	took, err := p.playAll(ctx, tape)
+	if err != nil {
+		return err
+	}
+	perSecond := float64(n) / took.visible.Seconds()
+	b.report.add(line{"transactions of one row: commits published by a step of HWM each", fmt.Sprintf("%.2fM/s", perSecond/1e6), "Retina's transaction service: 2.67M begin and commit/s, without rows", "", nil,
+		fmt.Sprintf("%.2fM captured inserts into one table: decoding, the row, its index entry and its visibility included", float64(n)/1e6)})
+	return p.verify(ctx)
+}
+
+// writeCommits inserts rows into pings, each in a transaction of its own.
+func writeCommits(ctx context.Context, pg *harness.Postgres, n int) error {
+	conn, err := pgx.Connect(ctx, pg.URL("postgres", "postgres"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	for _, sql := range []string{"SET synchronous_commit = off",
+		fmt.Sprintf("DO $$ BEGIN FOR i IN 1..%d LOOP INSERT INTO pings VALUES (-i, now()); COMMIT; END LOOP; END $$", n)} {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("write commits: %w", err)
+		}
+	}
+	return nil
+}
+
+// startProfile begins a CPU profile beside path, named after a mix; no path makes none.
+func startProfile(path, mix string) (finish func() error, err error) {
 	if path == "" {
 		return func() error { return nil }, nil
 	}
-	f, err := os.Create(path)
+	f, err := os.Create(path + "-" + mix)
 	if err != nil {
 		return nil, err
 	}
@@ -198,59 +272,4 @@ func startProfile(path string) (finish func() error, err error) {
 		pprof.StopCPUProfile()
 		return f.Close()
 	}, nil
-}
-
-// capturedSource is a real source whose stream comes from a tape.
-type capturedSource struct {
-	*pgcdc.Source
-	waiting     chan struct{} // closed when the first copy is done
-	begin       chan *capture
-	points      chan pglogrepl.LSN // for keepalives
-	received    atomic.Uint64
-	checkpoints atomic.Int64
-}
-
-// Stream waits for the tape, plays it, and then says how far the source is when asked.
-func (s *capturedSource) Stream(ctx context.Context, _ pglogrepl.LSN, _ bool, out chan<- pgcdc.Event) error {
-	close(s.waiting)
-	send := func(e pgcdc.Event) error {
-		select {
-		case out <- e:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	for {
-		select {
-		case tape := <-s.begin:
-			if err := tape.decode(func(tx *pgcdc.Transaction) error {
-				s.received.Store(uint64(tx.EndLSN))
-				return send(pgcdc.Event{Transaction: tx})
-			}); err != nil {
-				return err
-			}
-		case at := <-s.points:
-			if err := send(pgcdc.Event{WALEnd: at}); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-func (s *capturedSource) Received() pglogrepl.LSN { return pglogrepl.LSN(s.received.Load()) }
-
-func (s *capturedSource) WaitPoint(ctx context.Context) (pglogrepl.LSN, error) {
-	at, err := s.Source.WaitPoint(ctx)
-	if err != nil {
-		return 0, err
-	}
-	select {
-	case s.points <- at:
-		return at, nil
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
 }

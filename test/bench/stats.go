@@ -41,6 +41,19 @@ func ratios(ours, beside []float64) []float64 {
 	return out
 }
 
+// leastSquares fits y = slope·x + base and says how well: 1 is a line through all points.
+func leastSquares(x, y []float64) (slope, base, fit float64) {
+	n := float64(len(x))
+	var sx, sy, sxx, sxy, syy float64
+	for i := range x {
+		sx, sy = sx+x[i], sy+y[i]
+		sxx, sxy, syy = sxx+x[i]*x[i], sxy+x[i]*y[i], syy+y[i]*y[i]
+	}
+	slope = (n*sxy - sx*sy) / (n*sxx - sx*sx)
+	r := (n*sxy - sx*sy) / math.Sqrt((n*sxx-sx*sx)*(n*syy-sy*sy))
+	return slope, (sy - slope*sx) / n, r * r
+}
+
 // spread is a median with the smallest and largest value, by a format for one value.
 func spread(values []float64, show func(float64) string) string {
 	return fmt.Sprintf("%s (%s–%s)", show(median(values)), show(slices.Min(values)), show(slices.Max(values)))

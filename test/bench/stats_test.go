@@ -31,6 +31,19 @@ func TestRatios(t *testing.T) {
 	}
 }
 
+// A line is fitted by least squares. Expected: the centred sums, in fractions.
+func TestLeastSquares(t *testing.T) {
+	slope, base, fit := leastSquares([]float64{10, 20, 40, 80}, []float64{4, 5, 11, 17})
+	for _, c := range []struct {
+		name      string
+		got, want float64
+	}{{"slope", slope, 0.19217391304347825}, {"base", base, 2.0434782608695654}, {"fit", fit, 0.9763318340829585}} {
+		if math.Abs(c.got-c.want) > 1e-9 {
+			t.Errorf("%s %v, want %v", c.name, c.got, c.want)
+		}
+	}
+}
+
 // A table has one line for each measurement, and a cell's bar does not end it.
 func TestMarkdown(t *testing.T) {
 	r := report{machine: "a box", commit: "abc", loadBefore: "0 0 0", loadAfter: "1 1 1", took: time.Minute}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/jackc/pglogrepl"
 	"golang.org/x/sys/unix"
@@ -18,9 +19,10 @@ import (
 // capture is a recorded stream: pgoutput messages, each after its length in four bytes, little endian. The file is mapped, so
 // that it does not count as Go's memory and the collector runs as often as it would without it.
 type capture struct {
-	data []byte
-	rows int           // row changes in it
-	end  pglogrepl.LSN // of the last transaction
+	data    []byte
+	rows    int           // row changes in it
+	commits int           // transactions in it
+	end     pglogrepl.LSN // of the last one
 }
 
 // recordTape writes what a slot sends up to the first commit that ends at or after an LSN.
@@ -40,6 +42,9 @@ func recordTape(ctx context.Context, pg *harness.Postgres, slot, path string, un
 		end, _, ok := commitOf(message)
 		if ok {
 			c.end = end
+			c.commits++
+		} else if len(message) > 0 && strings.IndexByte("IUD", message[0]) >= 0 {
+			c.rows++
 		}
 		return !ok || end < until
 	})
