@@ -170,29 +170,3 @@ func TestScenarioRestarts(t *testing.T) {
 	}
 	m.Verify()
 }
-
-// SIGTERM at random points under load ends with exit code 0, everything committed and acknowledged, and a clean resume (S-R7).
-func TestScenarioStoppedUnderLoad(t *testing.T) {
-	t.Parallel()
-	pg, m := scene(t, []string{loadTable, "insert into t select g, 0, 'v' || g from generate_series(1, 2000) g"}, "--checkpoint-interval", "200ms")
-	ctx, stop := context.WithCancel(context.Background())
-	wait := load(ctx, pg, 1, 2000)
-	r := rand.New(rand.NewPCG(3, 3))
-	for range 5 {
-		time.Sleep(time.Duration(r.IntN(300)) * time.Millisecond)
-		if code := m.Stop(); code != 0 {
-			t.Fatalf("SIGTERM: exit code %d", code)
-		}
-		m.Start()
-		m.WaitReady()
-	}
-	stop()
-	wait()
-	m.Verify()
-	if code := m.Stop(); code != 0 {
-		t.Fatalf("SIGTERM: exit code %d", code)
-	}
-	// What was visible at the stop is durable: without a run the answer is the source's.
-	want := pg.QueryRow("select count(*), sum(id), sum(n), sum(length(v)) from t")
-	readableAlone(t, m, "select count(*), sum(id), sum(n), sum(length(v)) from t", want)
-}
