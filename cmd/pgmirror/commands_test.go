@@ -70,7 +70,7 @@ func TestCommandsOverTheSocket(t *testing.T) {
 	f := &fakeProvider{answers: map[string]string{
 		"checkpoint": `{"lsn":"0/5"}`,
 		"inspect":    `{"table":"public.t","files":[{"path":"x"}]}`,
-		"verify":     `{"lsn":"0/5","tables":[{"name":"public.t","outcome":"different","source_rows":2000,"mirror_rows":1,"reason":"the row counts differ"}]}`,
+		"verify":     `{"lsn":"0/5","tables":[{"name":"public.t","outcome":"different","source_rows":2000,"mirror_rows":1,"reason":"the row counts differ","differences":[{"key":"id=7","source_rows":1}]}]}`,
 	}}
 	data := serveFake(t, f)
 	for _, c := range []struct {
@@ -83,8 +83,8 @@ func TestCommandsOverTheSocket(t *testing.T) {
 		{"checkpoint", "", exitOK, "lsn: 0/5\n", "working on checkpoint"},
 		{"inspect t", "", exitOK, "files: 1\npath", ""},
 		{"inspect public.t --json", "", exitOK, f.answers["inspect"], ""},
-		{"verify", "", exitFinding, "public.t        2,000            1  different: the row counts differ", "the mirror differs"},
-		{`verify a "B".c --json`, "", exitFinding, `"mirror_rows":1`, "the mirror differs"},
+		{"verify", "", exitFinding, "public.t        2,000            1  different: the row counts differ\n\npublic.t differs in:\n  id=7: missing in the mirror\n", "working on verify\npgmirror: the mirror differs from the source: 1 of 1 tables"},
+		{`verify a "B".c --json --sample 0.5% --patience 2s`, "", exitFinding, `"mirror_rows":1`, "the mirror differs"},
 		{"sql --format csv -c select~42~as~a", "", exitOK, "a\n42\n", ""},
 		{"sql --format csv", "select 1 as a; select 2 as a;", exitOK, "a\n1\na\n2\n", ""},
 		{"sql --format json -f -", "select 1 as a", exitOK, `[{"a":1}]`, ""},
@@ -102,7 +102,7 @@ func TestCommandsOverTheSocket(t *testing.T) {
 		}
 	}
 	want := []string{`checkpoint `, `inspect {"table":"t"}`, `inspect {"table":"public.t"}`, `verify {}`,
-		`verify {"tables":["a","\"B\".c"]}`}
+		`verify {"tables":["a","\"B\".c"],"sample":0.5,"patience_ms":2000}`}
 	if strings.Join(f.asked, "\n") != strings.Join(want, "\n") {
 		t.Errorf("asked\n%s\nwant\n%s", strings.Join(f.asked, "\n"), strings.Join(want, "\n"))
 	}

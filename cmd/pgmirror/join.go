@@ -28,24 +28,9 @@ func serve(ctx context.Context, s *settings, t target, dir *dataDir, listener ne
 		return err
 	}
 	defer source.Close()
-	m, err := mirror.New(mirror.Config{
-		Version:             version,
-		Slot:                t.slot,
-		Publications:        s.Publications,
-		Database:            t.database,
-		IndexDir:            dir.join(indexDir),
-		BatchRows:           s.BatchRows,
-		FlushWorkers:        s.FlushWorkers,
-		CopyWorkers:         s.CopyWorkers,
-		Memory:              s.Memory,
-		CheckpointInterval:  s.CheckpointInterval,
-		History:             s.History,
-		CatalogPoll:         s.CatalogPoll,
-		NullUnrepresentable: s.OnUnrepresentable == "null",
-		Log:                 log,
-	}, source, mirror.Over(warehouse), mirror.OSFiles(), mirror.SystemClock())
+	m, err := newMirror(s, t, dir, source, warehouse, log)
 	if err != nil {
-		return fmt.Errorf("configuration: %w", err)
+		return err
 	}
 	registry, err := newRegistry(m)
 	if err != nil {
@@ -76,6 +61,30 @@ func serve(ctx context.Context, s *settings, t target, dir *dataDir, listener ne
 		return m.Run(mirroring)
 	})
 	return group.Wait()
+}
+
+// newMirror makes a mirror of the settings, for run or for a command that does its work alone.
+func newMirror(s *settings, t target, dir *dataDir, source mirror.Source, warehouse *iceberg.Warehouse, log *slog.Logger) (*mirror.Mirror, error) {
+	m, err := mirror.New(mirror.Config{
+		Version:             version,
+		Slot:                t.slot,
+		Publications:        s.Publications,
+		Database:            t.database,
+		IndexDir:            dir.join(indexDir),
+		BatchRows:           s.BatchRows,
+		FlushWorkers:        s.FlushWorkers,
+		CopyWorkers:         s.CopyWorkers,
+		Memory:              s.Memory,
+		CheckpointInterval:  s.CheckpointInterval,
+		History:             s.History,
+		CatalogPoll:         s.CatalogPoll,
+		NullUnrepresentable: s.OnUnrepresentable == "null",
+		Log:                 log,
+	}, source, mirror.Over(warehouse), mirror.OSFiles(), mirror.SystemClock())
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	return m, nil
 }
 
 func openSource(s *settings, t target, spill string, log *slog.Logger) (*pgcdc.Source, error) {

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
-
-	"pgmirror/mirror"
 )
 
 const exampleStatus = `{"state":"streaming","version":"v1","slot":"pgmirror_shop","publications":["shop"],"system_id":"7","timeline":1,
@@ -134,30 +131,5 @@ b.parquet     9  true
 		if writeDocument(&b, []byte(bad)) == nil {
 			t.Errorf("%q was taken", bad)
 		}
-	}
-}
-
-// verify's exit code follows from its answer.
-func TestVerdict(t *testing.T) {
-	for outcomes, want := range map[string]int{
-		"": exitOK, "equal": exitOK, "equal equal": exitOK, "equal different": exitFinding, "failed equal": exitFinding, "equal moved": exitCannotRun,
-		"moved different": exitFinding, "puzzling": exitFinding,
-	} {
-		report := &mirror.VerifyReport{}
-		for _, outcome := range strings.Fields(outcomes) {
-			report.Tables = append(report.Tables, mirror.VerifyTable{Name: "t", Outcome: outcome})
-		}
-		got := exitOK
-		var coded *exitError
-		if errors.As(verdict(report), &coded) {
-			got = coded.code
-		}
-		if got != want {
-			t.Errorf("%q: exit code %d, want %d", outcomes, got, want)
-		}
-	}
-	a := &app{program: program{stdout: &strings.Builder{}}}
-	if err := a.reportVerification([]byte(`[`), false); err == nil {
-		t.Error("a broken answer was taken")
 	}
 }

@@ -1,89 +1,103 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"pgmirror/mirror"
+	"pgmirror/readstate"
 )
 
+type verifyOptions struct {
+	sample   string
+	patience time.Duration
+	asJSON   bool
+}
+
 func (a *app) verifyCommand() *cobra.Command {
-	var asJSON bool
+	var o verifyOptions
 	cmd := &cobra.Command{
 		Use:   "verify [TABLE…]",
-		Short: "Compare the mirror with the source, row counts and checksums",
-		Long: `verify waits until everything committed on the source is visible, then compares each table's row count and an order-free
-checksum of all its values. Exit code 1 is a difference, or a table that has failed; 3 means that a table changed while it
-was compared, so that nothing can be said: try again while nothing writes to it.`,
+		Short: "Compare the mirror with the source, exactly, while both go on",
+		Long: `verify compares each table's row count and a 128-bit hash of all its values, in any order, between a snapshot of the source
+and the mirror at that snapshot's LSN. Writes go on meanwhile and make no difference. Of a table that differs it names up to
+ten keys. --sample compares those rows whose key falls into that part of them, the same ones each time; the source sends
+no others where the key's type allows it.
+
+The source gives a snapshot once every transaction that had written before has ended; --patience bounds the wait. It needs one
+free replication slot for a moment.
+
+The running mirror does the work. When none runs, verify does what run would: it follows the source until it has caught up,
+compares, and stops with a checkpoint; it then needs --source.
+
+Exit code 1 is a difference, a damaged file or a failed table; 3 means that nothing, or not every table, could be compared.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			answer, err := a.call(cmd.Context(), "verify", mirror.VerifyRequest{Tables: args})
+			request, err := o.request(args)
+			if err != nil {
+				return usage(err)
+			}
+			answer, err := a.verify(cmd.Context(), request)
 			if err != nil {
 				return err
 			}
-			return a.reportVerification(answer, asJSON)
+			return a.reportVerification(answer, o.asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the JSON document")
+	cmd.Flags().StringVar(&o.sample, "sample", "", "compare only this `PERCENT` of the rows, chosen by key, such as 1 or 0.1%")
+	cmd.Flags().DurationVar(&o.patience, "patience", time.Minute, "how long open transactions may hold the source's snapshot back")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print the JSON document")
+	bindSettings(cmd, a.flags, "source")
 	return cmd
 }
 
-// reportVerification prints the answer and judges it.
-func (a *app) reportVerification(answer []byte, asJSON bool) error {
-	var report mirror.VerifyReport
-	if err := json.Unmarshal(answer, &report); err != nil {
-		return cannotRun(fmt.Errorf("read the answer: %w", err))
-	}
-	if asJSON {
-		if err := a.print(append(answer, '\n')); err != nil {
-			return err
+func (o verifyOptions) request(tables []string) (mirror.VerifyRequest, error) {
+	request := mirror.VerifyRequest{Tables: tables}
+	if o.sample != "" {
+		percent, err := strconv.ParseFloat(strings.TrimSuffix(o.sample, "%"), 64)
+		if err != nil || !(percent > 0 && percent <= 100) {
+			return request, fmt.Errorf("--sample: %q is not a percentage above 0 and up to 100", o.sample)
 		}
-	} else if err := verifyTable(&report).writeTo(a.stdout); err != nil {
-		return cannotRun(err)
+		request.Sample = percent
 	}
-	return verdict(&report)
+	if o.patience < time.Millisecond || o.patience > 24*time.Hour {
+		return request, fmt.Errorf("--patience: %s is not between 1ms and 24h", o.patience)
+	}
+	if o.patience != time.Minute {
+		request.PatienceMS = o.patience.Milliseconds()
+	}
+	return request, nil
 }
 
-func verifyTable(report *mirror.VerifyReport) *textTable {
-	t := &textTable{}
-	t.column("table", false)
-	t.column("source rows", true)
-	t.column("mirror rows", true)
-	t.column("at "+report.LSN, false)
-	for _, table := range report.Tables {
-		outcome := table.Outcome
-		if table.Reason != "" {
-			outcome += ": " + table.Reason
-		}
-		source, ours := count(table.SourceRows), count(table.MirrorRows)
-		if table.Outcome == "failed" {
-			source, ours = "", ""
-		}
-		t.row(table.Name, source, ours, outcome)
+// verify lets the running mirror compare, or this process when there is none. It returns the mirror.VerifyReport as JSON.
+func (a *app) verify(ctx context.Context, request mirror.VerifyRequest) ([]byte, error) {
+	s, err := a.settings()
+	if err != nil {
+		return nil, err
 	}
-	return t
-}
-
-// verdict is nil when every table was compared and is equal. A difference counts before a table that moved; an outcome that
-// this version does not know counts as a difference.
-func verdict(report *mirror.VerifyReport) error {
-	different, moved := false, false
-	for _, table := range report.Tables {
-		switch table.Outcome {
-		case "equal":
-		case "moved":
-			moved = true
-		default:
-			different = true
-		}
+	shown := newVerifyProgress(a.stderr)
+	defer shown.end()
+	client, err := readstate.Dial(ctx, s.Data)
+	if errors.Is(err, readstate.ErrNotRunning) {
+		return a.verifyAlone(ctx, s, request, shown)
 	}
-	switch {
-	case different:
-		return finding(errors.New("the mirror differs from the source, or a table has failed"))
-	case moved:
-		return cannotRun(errors.New("a table changed while it was compared: try again while nothing writes to it"))
+	if err != nil {
+		return nil, cannotRun(err)
 	}
-	return nil
+	defer client.Close()
+	args, err := json.Marshal(request)
+	if err != nil {
+		return nil, cannotRun(fmt.Errorf("verify: %w", err))
+	}
+	answer, err := client.Call(ctx, "verify", args, shown.line)
+	if err != nil {
+		return nil, cannotRun(err)
+	}
+	return answer, nil
 }
