@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"slices"
 )
 
 // FileEntry says that the row at a position of a file has a key with this hash.
@@ -71,7 +70,7 @@ func encode(h Header, entries []FileEntry) ([]byte, error) {
 		}
 	}
 	l := h.layout()
-	sorted := sortByBucket(l, entries)
+	sorted := sortEntries(entries)
 	for i := 1; i < len(sorted); i++ {
 		if sorted[i] == sorted[i-1] {
 			return nil, fmt.Errorf("row %d of file %d has two entries", sorted[i].Row, sorted[i].File)
@@ -91,26 +90,4 @@ func encode(h Header, entries []FileEntry) ([]byte, error) {
 		sums[i] = crc32.Checksum(part, castagnoli)
 	}
 	return append(h.encode(sums), content...), nil
-}
-
-// sortByBucket returns the entries by hash, file and row. Counting by bucket leaves a handful of entries to sort in each.
-func sortByBucket(l layout, entries []FileEntry) []FileEntry {
-	starts := make([]uint64, l.buckets()+1)
-	for _, e := range entries {
-		starts[l.bucket(e.Hash)+1]++
-	}
-	for i := 1; i < len(starts); i++ {
-		starts[i] += starts[i-1]
-	}
-	sorted := make([]FileEntry, len(entries))
-	next := slices.Clone(starts)
-	for _, e := range entries {
-		b := l.bucket(e.Hash)
-		sorted[next[b]] = e
-		next[b]++
-	}
-	for i := range l.buckets() {
-		slices.SortFunc(sorted[starts[i]:starts[i+1]], compareEntries)
-	}
-	return sorted
 }
