@@ -4,14 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
-	"strings"
 	"time"
 
 	"pgmirror/deletion"
-	"pgmirror/duckdb"
 	"pgmirror/globalindex"
-	"pgmirror/readstate"
 )
 
 // componentRows is the size of what components measures, at every scale: it takes seconds.
@@ -105,49 +101,5 @@ func (b *bench) fileIndexSize() error {
 	b.report.add(line{fmt.Sprintf("FileIndex of %.0fM rows", float64(rows)/1e6), fmt.Sprintf("%.1f B/row", perRow), "the raw bigint keys: 8 B/row", times(perRow / 8), goals{atMost(perRow, 10, "%g B/row")},
 		fmt.Sprintf("4 files; built with %s", rate(float64(rows)/built.Seconds()))})
 	b.report.add(line{"FileIndex lookups, warm, one core", spread(ours, millions), "a Go map of the same keys: " + spread(beside, millions), spread(ratios(ours, beside), times), goals{atLeast(median(ours)/1e6, 1, "%gM/s")}, "random keys that exist"})
-	return nil
-}
-
-// hiddenColumn measures the LSN column in the files of a live mirror: those of the first copy and those of the stream.
-func (b *bench) hiddenColumn(ctx context.Context, m *mirrorProcess) error {
-	client, err := m.dial(ctx)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	duck, err := duckdb.Open(ctx, duckdb.Config{Source: client})
-	if err != nil {
-		return err
-	}
-	defer duck.Close()
-	state, err := client.Pin(ctx, readstate.PinRequest{})
-	if err != nil {
-		return err
-	}
-	defer state.Release()
-	var paths []string
-	for _, t := range state.Tables {
-		for _, f := range t.Files {
-			paths = append(paths, "'"+f.Path+"'")
-		}
-	}
-	rows, err := duck.Query(ctx, fmt.Sprintf(`WITH chunks AS (
-			SELECT *, min(stats_min_value) OVER file = max(stats_max_value) OVER file AS constant FROM parquet_metadata([%s])
-			WHERE path_in_schema = '_pgmirror_lsn' WINDOW file AS (PARTITION BY file_name))
-		SELECT constant, round(sum(total_compressed_size) * 8 / sum(num_values), 4), sum(num_values), count(DISTINCT file_name) FROM chunks GROUP BY ALL ORDER BY ALL`, strings.Join(paths, ", ")))
-	if err != nil {
-		return err
-	}
-	for _, row := range rows.All() {
-		bits, err := strconv.ParseFloat(row[1].Value, 64)
-		if err != nil {
-			return err
-		}
-		what, target := "hidden column `_pgmirror_lsn`, files of the stream", goals{atMost(bits, 3, "%g bits/row")}
-		if row[0].Value == "true" {
-			what, target = "hidden column `_pgmirror_lsn`, files of the first copy", nil
-		}
-		b.report.add(line{what, row[1].Value + " bits/row", "Retina: 1.85, after a bulk load 0.18", "", target, fmt.Sprintf("compressed column chunks, %s rows in %s files", row[2].Value, row[3].Value)})
-	}
 	return nil
 }

@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"sync/atomic"
 	"time"
 
@@ -85,7 +82,7 @@ func (b *bench) freshness(ctx context.Context, pg *harness.Postgres, rows int) (
 			return fmt.Errorf("at %d rows/s: %w", rate, err)
 		}
 	}
-	if err := b.hiddenColumn(ctx, m); err != nil {
+	if err := b.hiddenColumnLive(ctx, m); err != nil {
 		return err
 	}
 	if err := b.verify(ctx, m); err != nil {
@@ -113,9 +110,8 @@ func (b *bench) freshnessAt(ctx context.Context, pg *harness.Postgres, m *mirror
 		engine, err = sampleEngine(inside, m, freshnessFor)
 		return err
 	})
-	group.Go(func() (err error) {
-		seen, err = runProbe(inside, pg, m, freshnessFor)
-		return err
+	group.Go(func() error {
+		return runAgain(inside, &seen, probeCommand, pg.URL("postgres", "postgres"), m.data, freshnessFor.String())
 	})
 	if err := group.Wait(); err != nil {
 		return err
@@ -199,15 +195,4 @@ func sampleEngine(ctx context.Context, m *mirrorProcess, length time.Duration) (
 		time.Sleep(sampleEvery)
 	}
 	return delays, nil
-}
-
-// runProbe starts this program again as a process that asks DuckDB.
-func runProbe(ctx context.Context, pg *harness.Postgres, m *mirrorProcess, length time.Duration) (p probed, err error) {
-	cmd := exec.CommandContext(ctx, os.Args[0], probeCommand, pg.URL("postgres", "postgres"), m.data, length.String())
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return p, fmt.Errorf("probe: %w", err)
-	}
-	return p, json.Unmarshal(out, &p)
 }

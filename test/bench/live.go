@@ -15,7 +15,8 @@ import (
 	"pgmirror/test/harness"
 )
 
-// live measures a mirror of 10 million rows: the drain of a backlog, freshness under writes, and a restart.
+// live measures a mirror of 10 million rows: the drain of a backlog, the steady rate, a restart, and
+// freshness under writes.
 func (b *bench) live(ctx context.Context) (err error) {
 	pg, err := b.startServer("bank")
 	if err != nil {
@@ -41,7 +42,13 @@ func (b *bench) live(ctx context.Context) (err error) {
 	if err := b.drain(ctx, pg, rows); err != nil {
 		return err
 	}
+	if err := b.steady(ctx, pg); err != nil {
+		return err
+	}
 	if err := b.restart(ctx, pg, rows); err != nil {
+		return err
+	}
+	if err := b.ablation(ctx, pg); err != nil {
 		return err
 	}
 	return b.freshness(ctx, pg, rows)

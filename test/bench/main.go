@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"log"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -42,13 +44,29 @@ var sections = []section{
 	{"components", (*bench).components},
 }
 
+// askers are what this program does in the processes that ask DuckDB, apart from the one that measures.
+var askers = map[string]func(ctx context.Context, args []string) error{probeCommand: probe, ablateCommand: ablate}
+
+// runAgain starts this program as one of them and reads its answer.
+func runAgain(ctx context.Context, answer any, command ...string) error {
+	cmd := exec.CommandContext(ctx, os.Args[0], command...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("%s: %w", command[0], err)
+	}
+	return json.Unmarshal(out, answer)
+}
+
 func main() {
 	log.SetFlags(0)
-	if len(os.Args) > 1 && os.Args[1] == probeCommand {
-		if err := probe(context.Background(), os.Args[2:]); err != nil {
-			log.Fatal(err)
+	if len(os.Args) > 1 {
+		if asker, ok := askers[os.Args[1]]; ok {
+			if err := asker(context.Background(), os.Args[2:]); err != nil {
+				log.Fatalf("%s: %v", os.Args[1], err)
+			}
+			return
 		}
-		return
 	}
 	var b bench
 	var only, out, commit string

@@ -147,17 +147,21 @@ func (p *probed) wait(ctx context.Context, conn *pgx.Conn, duck *duckdb.DB, pinn
 
 // paper asks as the Retina paper's client does.
 func (p *probed) paper(ctx context.Context, duck *duckdb.DB) error {
+	delay, err := staleness(ctx, duck)
+	p.Paper = append(p.Paper, delay)
+	return err
+}
+
+// staleness is freshness as the Retina paper defines it: from the newest fresh_ts in an answer to when the question was sent,
+// in milliseconds.
+func staleness(ctx context.Context, duck *duckdb.DB) (float64, error) {
 	sent := time.Now()
 	text, err := one(ctx, duck, fmt.Sprintf("SELECT epoch_us(max(fresh_ts)) FROM public.savingaccount WHERE fresh_ts < make_timestamptz(%d)", sent.UnixMicro()))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	newest, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return err
-	}
-	p.Paper = append(p.Paper, float64(sent.UnixMicro()-newest)/1000)
-	return nil
+	return float64(sent.UnixMicro()-newest) / 1000, err
 }
 
 // one is the only value of an answer.

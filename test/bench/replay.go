@@ -26,11 +26,13 @@ type replayed struct {
 	goal  float64 // rows a second, in thousands
 	slope float64 // percent of a core for each 1k rows/s
 	paper string  // the slope that the Retina paper reports
+	// hiddenBits a row is what the hidden column may take.
+	hiddenBits float64
 }
 
 var replayedMixes = []replayed{
-	{hybench, 0.2, 2_000_000, 400, 0.2, "1.73 %"},
-	{chbench, 1, 1_200_000, 200, 0.4, "3.29 %"},
+	{hybench, 0.2, 2_000_000, 400, 0.2, "1.73 %", hiddenBitsHyBench},
+	{chbench, 1, 1_200_000, 200, 0.4, "3.29 %", hiddenBitsCH},
 }
 
 // Checkpoints come often, so that a run of a second or two has some.
@@ -119,7 +121,15 @@ func (b *bench) replayRounds(ctx context.Context, r replayed, tape *capture, pla
 		checkpoints = max(checkpoints, took.checkpoints)
 		b.say("%s, round %d: visible %s, durable %s, decoded %s, %.0f ns CPU a row, %d checkpoints", r.name, i+1,
 			rate(visible[i]), rate(durable[i]), rate(decoded[i]), cpu[i]*1000, took.checkpoints)
-		if err := errors.Join(p.verify(ctx), p.stop()); err != nil {
+		if err := p.verify(ctx); err != nil {
+			return err
+		}
+		if i == len(players)-1 {
+			if err := b.hiddenColumn(ctx, p.mirror, r.name+", captured", r.hiddenBits); err != nil {
+				return err
+			}
+		}
+		if err := p.stop(); err != nil {
 			return err
 		}
 	}
