@@ -13,6 +13,8 @@ var (
 	descFreshness  = prometheus.NewDesc("pgmirror_freshness_seconds", "Time from the newest commit on the source to its being visible.", nil, nil)
 	descSlot       = prometheus.NewDesc("pgmirror_slot_retained_bytes", "WAL that the source keeps for the slot.", nil, nil)
 	descRows       = prometheus.NewDesc("pgmirror_rows_total", "Row changes applied.", []string{"operation"}, nil)
+	descLookups    = prometheus.NewDesc("pgmirror_lookups_total", "Old rows looked for by their key.", nil, nil)
+	descCandidates = prometheus.NewDesc("pgmirror_lookup_candidates_total", "Rows with the right hash that lookups looked at.", nil, nil)
 	descCommits    = prometheus.NewDesc("pgmirror_commits_total", "Source transactions applied.", nil, nil)
 	descMemory     = prometheus.NewDesc("pgmirror_memory_bytes", "Memory by kind.", []string{"kind"}, nil)
 	descCheckpoint = prometheus.NewDesc("pgmirror_checkpoint_seconds", "How long the last checkpoint took.", nil, nil)
@@ -26,7 +28,7 @@ var (
 
 // Describe is prometheus.Collector's.
 func (m *Mirror) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descWatermark, descFreshness, descSlot, descRows, descCommits, descMemory, descCheckpoint,
+	for _, d := range []*prometheus.Desc{descWatermark, descFreshness, descSlot, descRows, descLookups, descCandidates, descCommits, descMemory, descCheckpoint,
 		descReaders, descTables, descTableRows, descTableFiles, descFailed, descConnected} {
 		ch <- d
 	}
@@ -44,6 +46,8 @@ func (m *Mirror) Collect(ch chan<- prometheus.Metric) {
 	counter(descRows, m.counts.updates.Load(), "update")
 	counter(descRows, m.counts.deletes.Load(), "delete")
 	counter(descRows, m.counts.truncates.Load(), "truncate")
+	counter(descLookups, m.lookups.lookups.Load())
+	counter(descCandidates, m.lookups.candidates.Load())
 	counter(descCommits, m.counts.commits.Load())
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -70,7 +70,6 @@ type table struct {
 	reading  []*column // scratch: the key of a row that was read back from a file
 	encoded  []byte
 	compared []byte
-	rowBuf   []uint32
 	fileBuf  []globalindex.FileLocation
 
 	jobs sync.Mutex // held by the one background job that rewrites the table's segments
@@ -97,6 +96,9 @@ type fileIndex struct {
 	entries  uint64
 	segments []*segment
 	unmap    func() error
+
+	// spent says of hashes that many rows share how many of their first rows were found deleted: lookups begin after them.
+	spent map[uint64]int
 
 	busy    bool // a job reads it; the applier's
 	closing bool // it is to be unmapped, once no job reads it; the applier's
@@ -183,86 +185,6 @@ func (t *table) seek(tuple pgcdc.Tuple, nullable bool) error {
 		}
 	}
 	return nil
-}
-
-// find locates the row whose key lies in t.seeking.
-//
-// A row in memory is compared with the key at once. In files the one live candidate with the key's hash is the row; only
-// when there are several are their keys read and compared.
-func (t *table) find(m *Mirror) (location, bool, error) {
-	hash := t.hash(t.seeking, 0)
-	if !t.shape.integer {
-		t.compared = append(t.compared[:0], t.encoded...)
-	}
-	if loc, ok := t.findInBatch(t.open, hash); ok {
-		return loc, true, nil
-	}
-	for i := len(t.sealed) - 1; i >= 0; i-- {
-		if loc, ok := t.findInBatch(t.sealed[i], hash); ok {
-			return loc, true, nil
-		}
-	}
-	var found []location
-	for i := len(t.indexes) - 1; i >= 0; i-- {
-		x := t.indexes[i]
-		t.fileBuf = x.index.Candidates(hash, t.fileBuf[:0])
-		for _, c := range t.fileBuf {
-			s := x.segments[c.File]
-			if s.vis.Deleted(c.Row) {
-				continue
-			}
-			if t.shape.integer {
-				return location{s, c.Row}, true, nil
-			}
-			found = append(found, location{s, c.Row})
-		}
-	}
-	if len(found) <= 1 {
-		if len(found) == 0 {
-			return location{}, false, nil
-		}
-		return found[0], true, nil
-	}
-	for _, loc := range found {
-		same, err := t.sameKey(m, loc)
-		if err != nil || same {
-			return loc, same, err
-		}
-	}
-	return location{}, false, nil
-}
-
-func (t *table) findInBatch(s *segment, hash uint64) (location, bool) {
-	if s == nil || s.batch.index == nil {
-		return location{}, false
-	}
-	t.rowBuf = s.batch.index.Candidates(hash, t.rowBuf[:0])
-	for _, row := range t.rowBuf {
-		if t.shape.integer {
-			return location{s, row}, true
-		}
-		t.encoded = encodeKey(t.encoded[:0], s.batch.keys, int(row))
-		if string(t.encoded) == string(t.compared) {
-			return location{s, row}, true
-		}
-	}
-	return location{}, false
-}
-
-// sameKey reads the key of a row in a file and compares it with the one sought.
-func (t *table) sameKey(m *Mirror, loc location) (bool, error) {
-	rec, err := m.readRow(loc, t.shape.keyFieldIDs())
-	if err != nil {
-		return false, err
-	}
-	for i, c := range t.reading {
-		c.truncate(0)
-		if err := c.appendArray(rec.Column(i), 0); err != nil {
-			return false, fmt.Errorf("read the key of row %d of %s: %w", loc.row, loc.segment.file.data.Path, err)
-		}
-	}
-	t.encoded = encodeKey(t.encoded[:0], t.reading, 0)
-	return string(t.encoded) == string(t.compared), nil
 }
 
 // add appends a row created at lsn. Values that the change left out come from the old tuple, if it holds them, else from the
