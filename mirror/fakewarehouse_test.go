@@ -12,6 +12,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"pgmirror/deletion"
 	"pgmirror/iceberg"
@@ -107,7 +108,15 @@ func (x *fakeWriter) Write(rec arrow.RecordBatch) error {
 		x.data.MaxLSN = lsn
 		x.data.Rows++
 	}
-	x.recs = append(x.recs, rec)
+	columns := make([]arrow.Array, rec.NumCols()) // nothing of rec is kept
+	for i, c := range rec.Columns() {
+		copied, err := array.Concatenate([]arrow.Array{c}, memory.DefaultAllocator)
+		if err != nil {
+			return err
+		}
+		columns[i] = copied
+	}
+	x.recs = append(x.recs, array.NewRecordBatch(rec.Schema(), columns, rec.NumRows()))
 	return nil
 }
 

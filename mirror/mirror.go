@@ -25,6 +25,7 @@ type Mirror struct {
 	marks   *watermarks
 	memory  atomic.Int64 // bytes in memory batches
 	counts  counters
+	copying copyProgress
 	lookups lookupCounts
 	readers readers
 

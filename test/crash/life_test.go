@@ -65,12 +65,21 @@ func (s watchedSource) CreateSlot(ctx context.Context) (pgcdc.ExportedSnapshot, 
 	return snapshot, err
 }
 
-func (s watchedSource) Copy(ctx context.Context, snapshot pgcdc.ExportedSnapshot, table *pgcdc.Table, row func(pgcdc.Tuple) error) error {
+// Extents makes every table large, so that a copy has several ranges.
+func (s watchedSource) Extents(ctx context.Context, tables []*pgcdc.Table) ([]pgcdc.Extent, error) {
+	extents, err := s.Source.Extents(ctx, tables)
+	for i := range extents {
+		extents[i].Bytes = int64(extents[i].Blocks) << 30
+	}
+	return extents, err
+}
+
+func (s watchedSource) CopyRange(ctx context.Context, snapshot pgcdc.ExportedSnapshot, table *pgcdc.Table, blocks pgcdc.Range, row func(pgcdc.Tuple) error) error {
 	if err := s.effect("copy table"); err != nil {
 		return err
 	}
 	rows := 0
-	return s.Source.Copy(ctx, snapshot, table, func(tuple pgcdc.Tuple) error {
+	return s.Source.CopyRange(ctx, snapshot, table, blocks, func(tuple pgcdc.Tuple) error {
 		if rows++; rows%50 == 1 {
 			if err := s.effect("rows copied"); err != nil {
 				return err

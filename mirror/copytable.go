@@ -1,0 +1,172 @@
+package mirror
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"pgmirror/iceberg"
+	"pgmirror/pgcdc"
+	"pgmirror/readstate"
+)
+
+// tableCopy is the first copy of one table. Its table is nobody else's until the copy is done.
+//
+//	table ─▶ ranges of blocks ─▶ one part each: files and FileIndexes ─▶ the table's, in the ranges' order
+//
+// A part is kept once its range is done; what goes wrong in one range costs that range alone, unless it is the content that is
+// wrong, or the snapshot that is gone.
+type tableCopy struct {
+	table  *table
+	source *pgcdc.Table
+	at     LSN
+	copied atomic.Int64 // rows so far
+	stop   func()       // ends the table's other ranges when it has failed
+
+	mu      sync.Mutex
+	parts   []*table // of the ranges that are done: files, indexes and counts
+	pending int      // ranges that are not done
+}
+
+func nameOf(t *pgcdc.Table) readstate.TableName {
+	return readstate.TableName{Schema: t.Schema, Name: t.Name}
+}
+
+func (m *Mirror) newCopy(src *pgcdc.Table, at LSN) *tableCopy {
+	t := &table{oid: src.OID, name: nameOf(src), fingerprint: src.Fingerprint, storage: storageOf(src), state: stateCopying}
+	c := &tableCopy{table: t, source: src, at: at, stop: func() {}}
+	s, err := newShape(src, func(a *arrow.Schema) *arrow.Schema {
+		withIDs, _ := iceberg.AssignFieldIDs(a, 0)
+		return withIDs
+	})
+	if err != nil {
+		c.fail(m, &failure{Reason: err.Error(), Remedy: "then " + startAnew + " to copy the table"})
+		return c
+	}
+	t.uuid = uuid.NewString()
+	t.setShape(s)
+	if s.mode == insertOnly {
+		m.cfg.Log.Warn("the table has no usable replica identity: only its inserts can be mirrored", "relation", t.String())
+	}
+	return c
+}
+
+// fail stops the table's copy for good. Of several reasons the first counts.
+func (c *tableCopy) fail(m *Mirror, f *failure) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.table.state == stateFailed {
+		return
+	}
+	f.LSN, f.Good = c.at, 0
+	c.table.state, c.table.failure = stateFailed, f
+	c.stop()
+	m.cfg.Log.Error("table failed", "relation", c.table.String(), "lsn", c.at.String(), "column", f.Column, "err", f.Reason)
+}
+
+func (c *tableCopy) failed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.table.state == stateFailed
+}
+
+// copyTables copies all tables, several ranges at once. Only what concerns other tables too is an error; a fault of a table's
+// own content fails that table.
+func (m *Mirror) copyTables(ctx context.Context, snapshot pgcdc.ExportedSnapshot, copies []*tableCopy) error {
+	ranges, err := m.planCopies(ctx, copies)
+	if err != nil {
+		return err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(m.cfg.CopyWorkers)
+	contexts := make(map[*tableCopy]context.Context, len(copies))
+	for _, c := range copies {
+		contexts[c], c.stop = context.WithCancel(gctx)
+		defer c.stop()
+	}
+	for _, r := range ranges {
+		g.Go(func() error { return r.run(contexts[r.copy], m, snapshot) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for _, c := range copies {
+		c.gather(ctx, m)
+	}
+	return nil
+}
+
+// done takes the part of a range that is copied.
+func (c *tableCopy) done(m *Mirror, number int, part *table) {
+	c.mu.Lock()
+	c.parts[number] = part
+	c.pending--
+	last := c.pending == 0
+	c.mu.Unlock()
+	if last && !c.failed() {
+		m.cfg.Log.Info("table copied", "relation", c.table.String(), "rows", c.copied.Load(), "ranges", len(c.parts))
+	}
+}
+
+// gather makes the parts the table's content. Those of a table that has failed are given up.
+func (c *tableCopy) gather(ctx context.Context, m *Mirror) {
+	for _, part := range c.parts {
+		switch {
+		case part == nil: // of a table that failed before the range was read
+		case c.table.state == stateFailed:
+			m.discardPart(ctx, part)
+		default:
+			c.table.files = append(c.table.files, part.files...)
+			c.table.indexes = append(c.table.indexes, part.indexes...)
+			c.table.rows += part.rows
+			c.table.unrepresentable += part.unrepresentable
+		}
+	}
+	c.parts = nil
+}
+
+// closeIndexes lets go of what a copy that is given up holds. Its files are removed as orphans before the next one.
+func (c *tableCopy) closeIndexes(m *Mirror) {
+	m.closeIndexes(c.table)
+	for _, part := range c.parts {
+		if part != nil {
+			m.closeIndexes(part)
+		}
+	}
+}
+
+// discardPart deletes the files of a part that nobody will need. One that cannot be deleted is removed as an orphan by the next
+// start.
+func (m *Mirror) discardPart(ctx context.Context, part *table) {
+	m.closeIndexes(part)
+	ctx = context.WithoutCancel(ctx) // a table's failure ends its context
+	for _, s := range part.files {
+		err := m.warehouse.Discard(ctx, s.file.data.Path)
+		if err == nil && s.file.index != "" {
+			err = m.files.Remove(s.file.index)
+		}
+		if err != nil {
+			m.cfg.Log.Warn("a file of a broken copy stays until the next start", "relation", part.String(), "path", s.file.data.Path, "err", err)
+		}
+	}
+	part.files = nil
+}
+
+// showCopies shows the tables of a copy in status.
+func (m *Mirror) showCopies(copies []*tableCopy) {
+	slices.SortFunc(copies, func(a, b *tableCopy) int { return strings.Compare(a.table.String(), b.table.String()) })
+	views := make([]*tableView, len(copies))
+	for i, c := range copies {
+		views[i] = &tableView{table: c.table, state: c.table.state, failure: c.table.failure, schema: arrow.NewSchema(nil, nil), copied: &c.copied}
+		if c.table.shape != nil {
+			views[i].schema = c.table.shape.arrow
+		}
+	}
+	m.shared.set(func(s *sharedState) { s.tables = views })
+}
