@@ -198,6 +198,8 @@ func (s *fakeSource) CreateSlot(context.Context) (pgcdc.ExportedSnapshot, error)
 	return pgcdc.ExportedSnapshot{Name: "x", ConsistentPoint: s.insert}, nil
 }
 
+func (s *fakeSource) Waiting() string { return "" }
+
 func (s *fakeSource) CloseSnapshot() {}
 
 func (s *fakeSource) DropSlot(context.Context) error {

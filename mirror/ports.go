@@ -23,6 +23,8 @@ type Source interface {
 	// CreateSlot makes the configured slot and exports its snapshot, which lives until CloseSnapshot or the connection's end.
 	CreateSlot(ctx context.Context) (pgcdc.ExportedSnapshot, error)
 	CloseSnapshot()
+	// Waiting says, while CreateSlot runs, which transactions of the source it waits for; else it is empty.
+	Waiting() string
 	// DropSlot removes the configured slot, waiting for a dying owner to leave it; an absent slot is no error.
 	DropSlot(ctx context.Context) error
 	// Look reads the catalogue.

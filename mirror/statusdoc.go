@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,6 +43,9 @@ func (m *Mirror) status(ctx context.Context) (*Status, error) {
 	st := &Status{State: sh.state, Reason: sh.reason, Version: m.cfg.Version, Slot: m.cfg.Slot, Publications: m.cfg.Publications,
 		FreshnessSeconds: time.Duration(m.counts.freshness.Load()).Seconds(), Readers: m.readers.openStates(),
 		Tables: []TableStatus{}}
+	if st.Reason == "" && st.State == "copying" {
+		st.Reason = m.source.Waiting()
+	}
 	heard := max(m.source.Received(), LSN(m.counts.sourceEnd.Load()))
 	if ns := m.counts.lastCommit.Load(); ns != 0 {
 		st.LastCommitTime = time.Unix(0, ns).UTC().Format(time.RFC3339Nano)
@@ -148,8 +152,8 @@ func (ts *TableStatus) setFailure(f *failure) {
 func (m *Mirror) Ready() error {
 	sh := m.shared.get()
 	if sh.state != "streaming" {
-		if sh.reason != "" {
-			return fmt.Errorf("%s: %s", sh.state, sh.reason)
+		if reason := cmp.Or(sh.reason, m.source.Waiting()); reason != "" {
+			return fmt.Errorf("%s: %s", sh.state, reason)
 		}
 		return errors.New(sh.state)
 	}

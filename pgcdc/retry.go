@@ -31,7 +31,7 @@ var lastingErrors = []error{
 	ErrRewritten, ErrVersion, ErrWALLevel, ErrNoReplication,
 	ErrSlotMissing, ErrSlotLost, ErrSlotMismatch, ErrSlotExists,
 	ErrPublicationMissing, ErrPublicationYounger, ErrPublicationPartial, ErrNothingToPublish,
-	ErrProtocol,
+	ErrProtocol, ErrDecoding,
 }
 
 // passingErrors are retryable by themselves.

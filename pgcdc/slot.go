@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pglogrepl"
@@ -104,24 +105,40 @@ func (s *Source) CreateSlot(ctx context.Context) (ExportedSnapshot, error) {
 	return ExportedSnapshot{Name: created.SnapshotName, ConsistentPoint: point}, nil
 }
 
-// watchBlockers logs which sessions keep a slot from being made, when that takes long; stop ends and joins it. What it
-// cannot find out is not worth an error: making the slot will meet the same fault.
+// watchBlockers says whom the making of a slot waits for: to Waiting, and, when that takes long, to the log, again when others
+// are waited for. stop ends and joins it. What it cannot find out is not worth an error: making the slot will meet the same
+// fault.
 func (s *Source) watchBlockers(ctx context.Context, pid uint32) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		told := ""
+		defer s.waiting.Store(nil)
+		began, told := time.Now(), ""
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(s.slotNotice):
+			case <-time.After(min(s.slotNotice, holdersPause)):
 			}
-			blockers, err := s.blockers(ctx, pid)
-			if err == nil && blockers != "" && blockers != told {
-				s.log.Warn("the slot waits for older transactions to end", "slot", s.cfg.Slot, "blocking_pids", blockers)
-				told = blockers
+			holders, err := s.holders(ctx, pid, time.Since(began))
+			if err != nil {
+				continue
+			}
+			var pids []string
+			for _, h := range holders {
+				pids = append(pids, strconv.FormatInt(h.pid, 10))
+			}
+			whom, blocking := describeHolders(holders), strings.Join(pids, ",")
+			var said *string
+			if whom != "" {
+				text := "the slot waits for older transactions to end: " + whom
+				said = &text
+			}
+			s.waiting.Store(said)
+			if blocking != "" && blocking != told && time.Since(began) >= s.slotNotice {
+				s.log.Warn("the slot waits for older transactions to end", "slot", s.cfg.Slot, "blocking_pids", blocking, "blockers", whom)
+				told = blocking
 			}
 		}
 	}()
@@ -131,17 +148,12 @@ func (s *Source) watchBlockers(ctx context.Context, pid uint32) (stop func()) {
 	}
 }
 
-// blockers lists the processes that another one waits for.
-func (s *Source) blockers(ctx context.Context, pid uint32) (pids string, err error) {
-	err = s.idle.with(ctx, func(conn *pgconn.PgConn) error {
-		rows, err := query(ctx, conn, "SELECT array_to_string(pg_blocking_pids("+strconv.FormatUint(uint64(pid), 10)+"), ',')")
-		if err == nil && len(rows) == 1 {
-			r := rowReader{row: rows[0]}
-			pids, err = r.text(), r.err
-		}
-		return err
-	})
-	return pids, err
+// Waiting says for whom CreateSlot waits on the source; empty when it does not.
+func (s *Source) Waiting() string {
+	if whom := s.waiting.Load(); whom != nil {
+		return *whom
+	}
+	return ""
 }
 
 // CloseSnapshot ends the exported snapshot, if there is one. Copies that have begun are not disturbed.

@@ -130,6 +130,7 @@ type Source struct {
 	log         *slog.Logger
 	idle        connPool
 	slotNotice  time.Duration
+	waiting     atomic.Pointer[string] // for whom CreateSlot waits
 
 	snapshotLock sync.Mutex
 	snapshot     *pgconn.PgConn // holds the exported snapshot; nil when there is none

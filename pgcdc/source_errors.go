@@ -33,6 +33,8 @@ var (
 	ErrSlotMismatch = errors.New("the replication slot belongs to something else; choose another --slot")
 	// ErrSlotActive is a slot that another connection uses. It is retryable.
 	ErrSlotActive = errors.New("the replication slot is in use by another connection; stop the other pgmirror")
+	// ErrDecoding is a server that fails at its own WAL: the slot stays where it is until a person has repaired what its error names.
+	ErrDecoding = errors.New("the source cannot decode its WAL")
 	// ErrSlotExists is a slot that was to be made.
 	ErrSlotExists = errors.New("the replication slot exists already; run `pgmirror drop` or choose another --slot")
 	// ErrSlotLimit is a server without room for one slot more.

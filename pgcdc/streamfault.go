@@ -42,7 +42,27 @@ func (s *Source) explainStream(ctx context.Context, fault *pgconn.PgError) error
 			return fmt.Errorf("%w: %w", ErrPublicationYounger, fault)
 		}
 	}
-	return fault
+	if retryableState(fault.Code) {
+		return fault
+	}
+	return fmt.Errorf("%w: slot %s, after %s: %w%s; %s", ErrDecoding, s.cfg.Slot, s.Received(), fault, faultContext(fault), decodingRemedy)
+}
+
+// decodingRemedy is what a person can do about WAL that its own server cannot decode. Trying again by itself would not help:
+// the same record comes first.
+const decodingRemedy = "the server's log has more; repair what it names (a damaged or missing file, an extension), or give the WAL up: run `pgmirror drop --warehouse` and mirror again"
+
+// faultContext is what the server adds to a fault: its hint and the callback with the LSN of the change. The detail, which may
+// show values, is left to the server's log.
+func faultContext(fault *pgconn.PgError) string {
+	var text string
+	if fault.Hint != "" {
+		text += "; hint: " + fault.Hint
+	}
+	if fault.Where != "" {
+		text += " (" + fault.Where + ")"
+	}
+	return text
 }
 
 // noticeFault finds the warning with which PostgreSQL 18 passes over a publication that does not exist at the WAL's
