@@ -22,7 +22,7 @@ func newBacklog(limit int64) *backlog { return &backlog{limit: limit, freed: mak
 
 // enter waits until there is room for the transaction; one that is larger than all room waits until it is alone.
 func (b *backlog) enter(ctx context.Context, t *Transaction) error {
-	n := t.staged.bytes
+	n := t.staged.memory
 	for {
 		b.mu.Lock()
 		if b.bytes == 0 || b.bytes+n <= b.limit {

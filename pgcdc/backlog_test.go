@@ -12,7 +12,7 @@ import (
 func TestBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBacklog(100)
-		sized := func(n int64) *Transaction { return &Transaction{staged: &staging{bytes: n}} }
+		sized := func(n int64) *Transaction { return &Transaction{staged: &staging{memory: n}} }
 		first, second := sized(60), sized(40)
 		for _, tx := range []*Transaction{first, second} {
 			if err := b.enter(t.Context(), tx); err != nil {

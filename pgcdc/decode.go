@@ -22,11 +22,16 @@ const (
 	messageLogical  = 'M'
 )
 
-// These carry rows or decide over them, and come only when streaming or two_phase was asked for.
+// These come because streaming is asked for.
 const (
-	messageStreamStart    = 'S'
-	messageStreamStop     = 'E'
-	messageStreamCommit   = 'c'
+	messageStreamStart  = 'S'
+	messageStreamStop   = 'E'
+	messageStreamCommit = 'c'
+	messageStreamAbort  = 'A'
+)
+
+// These decide over rows, and come only when two_phase was asked for.
+const (
 	messageStreamPrepare  = 'p'
 	messageBeginPrepare   = 'b'
 	messagePrepare        = 'P'
@@ -44,7 +49,7 @@ type beginMessage struct {
 	xid       uint32
 }
 
-// commitMessage is a Commit.
+// commitMessage is a Commit, or what a Stream Commit says beside the xid.
 type commitMessage struct {
 	commitLSN, endLSN LSN
 	time              time.Time
@@ -72,6 +77,39 @@ func decodeCommit(body []byte) (commitMessage, error) {
 	}, nil
 }
 
+// streamStartMessage is a Stream Start: whose block begins, and whether it is the first.
+type streamStartMessage struct {
+	xid   uint32
+	first bool
+}
+
+// streamAbortMessage is a Stream Abort: subxid is xid when all of the transaction is rolled back.
+type streamAbortMessage struct{ xid, subxid uint32 }
+
+func decodeStreamStart(body []byte) (streamStartMessage, error) {
+	if len(body) != 1+4+1 || body[5] > 1 {
+		return streamStartMessage{}, malformedf("a Stream Start message of %d bytes", len(body))
+	}
+	return streamStartMessage{xid: binary.BigEndian.Uint32(body[1:]), first: body[5] == 1}, nil
+}
+
+// decodeStreamAbort also takes the form of "streaming parallel", which adds the LSN and the time.
+func decodeStreamAbort(body []byte) (streamAbortMessage, error) {
+	if len(body) != 1+4+4 && len(body) != 1+4+4+8+8 {
+		return streamAbortMessage{}, malformedf("a Stream Abort message of %d bytes", len(body))
+	}
+	return streamAbortMessage{xid: binary.BigEndian.Uint32(body[1:]), subxid: binary.BigEndian.Uint32(body[5:])}, nil
+}
+
+func decodeStreamCommit(body []byte) (xid uint32, commit commitMessage, err error) {
+	const header = 1 + 4
+	if len(body) != header+1+8+8+8 {
+		return 0, commitMessage{}, malformedf("a Stream Commit message of %d bytes", len(body))
+	}
+	commit, err = decodeCommit(body[header-1:]) // but for the xid it is a Commit
+	return binary.BigEndian.Uint32(body[1:]), commit, err
+}
+
 // postgresEpoch is 2000-01-01T00:00:00Z, from which the server counts, in Unix seconds.
 const postgresEpoch = 946_684_800
 
@@ -81,9 +119,9 @@ func serverTime(data []byte) time.Time {
 	return time.Unix(micros/1e6+postgresEpoch, micros%1e6*1e3).UTC()
 }
 
-// decodeRelation reads a Relation message into a new Relation that keeps nothing of body.
+// decodeRelation reads what follows the type of a Relation message into a new Relation that keeps nothing of it.
 func decodeRelation(body []byte) (*Relation, error) {
-	w := wire{rest: body[1:]}
+	w := wire{rest: body}
 	relation := &Relation{OID: w.uint32(), Schema: w.text(), Name: w.text(), Identity: Identity(w.uint8())}
 	columns := int(w.uint16())
 	switch {
@@ -106,11 +144,12 @@ func decodeRelation(body []byte) (*Relation, error) {
 	return relation, nil
 }
 
-// truncatedRelations says how many relations a Truncate message names, once its length was found to fit them.
+// truncatedRelations says how many relations a Truncate message names, once the length of what follows its type was found to fit
+// them.
 func truncatedRelations(body []byte) (int, error) {
-	const head = 1 + 4 + 1
+	const head = 4 + 1
 	if len(body) >= head {
-		if n := binary.BigEndian.Uint32(body[1:]); uint64(len(body)) == head+4*uint64(n) {
+		if n := binary.BigEndian.Uint32(body); uint64(len(body)) == head+4*uint64(n) {
 			return int(n), nil
 		}
 	}
@@ -130,7 +169,7 @@ func (d *changeDecoder) relation(relation *Relation) *Change {
 }
 
 func (d *changeDecoder) truncate(body []byte) (*Change, error) {
-	n, err := truncatedRelations(body)
+	n, err := truncatedRelations(body[1:])
 	if err != nil {
 		return nil, err
 	}

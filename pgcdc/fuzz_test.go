@@ -32,11 +32,7 @@ func FuzzMessage(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, stream []byte, spillBytes int64) {
 		a := newAssembler(dir, spillBytes)
-		defer func() {
-			if a.open != nil {
-				a.open.Release()
-			}
-		}()
+		defer a.reset()
 		for _, message := range cutMessages(stream) {
 			tx, err := a.message(message)
 			if err != nil {

@@ -36,7 +36,7 @@ var lastingErrors = []error{
 
 // passingErrors are retryable by themselves.
 var passingErrors = []error{
-	ErrLost, ErrSilent, ErrShutdown, ErrSnapshotLost, ErrSlotActive, ErrSpill,
+	ErrLost, ErrSilent, ErrShutdown, ErrSnapshotLost, ErrSlotActive, ErrSpill, ErrStreaming,
 	io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, net.ErrClosed, pgconn.ErrConnClosed,
 }
 

@@ -19,7 +19,8 @@ import (
 
 // decodeServer is a throw-away PostgreSQL whose send and output functions the decoders are held against.
 type decodeServer struct {
-	conn *pgconn.PgConn
+	config *pgconn.Config
+	conn   *pgconn.PgConn
 }
 
 // TestDecodingAgreesWithServer runs the tests that need a server on one.
@@ -27,6 +28,7 @@ func TestDecodingAgreesWithServer(t *testing.T) {
 	server := startDecodeServer(t)
 	t.Run("transactions", func(t *testing.T) { testTransactions(t, server) })
 	t.Run("values", func(t *testing.T) { testValues(t, server) })
+	t.Run("streamed", func(t *testing.T) { testStreamed(t, server) })
 }
 
 // startDecodeServer makes a cluster in a temporary directory and ends it with the test. A machine without PostgreSQL
@@ -65,18 +67,22 @@ func startDecodeServer(t *testing.T) *decodeServer {
 	data := filepath.Join(dir, "data")
 	run("initdb", "--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-locale", "--pgdata", data)
 	run("pg_ctl", "start", "--wait", "--pgdata", data, "--log", filepath.Join(dir, "log"), "--options",
-		fmt.Sprintf("-c listen_addresses='' -c unix_socket_directories=%s -c fsync=off -c wal_level=logical -c max_wal_senders=2 -c max_replication_slots=2 -c max_prepared_transactions=2", dir))
+		fmt.Sprintf("-c listen_addresses='' -c unix_socket_directories=%s -c fsync=off -c wal_level=logical -c max_wal_senders=2 -c max_replication_slots=2 -c max_prepared_transactions=4 -c logical_decoding_work_mem=64kB", dir))
 	t.Cleanup(func() { run("pg_ctl", "stop", "--mode=immediate", "--pgdata", data) })
 
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	conn, err := pgconn.Connect(ctx, fmt.Sprintf("host=%s user=postgres dbname=postgres client_encoding=UTF8 datestyle=ISO "+
+	config, err := pgconn.ParseConfig(fmt.Sprintf("host=%s user=postgres dbname=postgres client_encoding=UTF8 datestyle=ISO "+
 		"intervalstyle=postgres timezone=UTC bytea_output=hex extra_float_digits=3", dir))
 	if err != nil {
 		t.Fatal(err)
 	}
+	conn, err := pgconn.ConnectConfig(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { conn.Close(context.WithoutCancel(ctx)) })
-	return &decodeServer{conn: conn}
+	return &decodeServer{config: config, conn: conn}
 }
 
 // postgresBin is the directory of the newest PostgreSQL of this machine.

@@ -22,7 +22,7 @@ type Config struct {
 	Slot         string
 	// SpillDir holds the changes of large open transactions; it is emptied at each connect.
 	SpillDir string
-	// SpillBytes is the size from which an open transaction's changes go to SpillDir. Default 64 MiB.
+	// SpillBytes is how much of all open transactions stays in memory; beyond it the largest goes to SpillDir. Default 64 MiB.
 	SpillBytes int64
 	// StatusInterval is the longest silence towards the server. Default 10 s. After six of them without a word from the
 	// other side, either side gives the connection up (wal_sender_timeout is set to that).
@@ -135,8 +135,9 @@ type Source struct {
 	snapshotLock sync.Mutex
 	snapshot     *pgconn.PgConn // holds the exported snapshot; nil when there is none
 
-	streaming    sync.Mutex // held while Stream runs; guards assembler
+	streaming    sync.Mutex // held while Stream runs; guards assembler and whole
 	assembler    *assembler
+	whole        bool // after an ErrStreaming
 	backlog      *backlog
 	received     atomic.Uint64
 	acknowledged atomic.Uint64

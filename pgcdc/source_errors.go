@@ -11,6 +11,9 @@ var (
 	// ErrSpill says that a large transaction cannot be written to its file, as on a full disk. It is retryable: the source sends the
 	// transaction again.
 	ErrSpill = errors.New("spill a large transaction")
+	// ErrStreaming is a server that fails over a transaction that it decodes while it runs. It is retryable: from then on this
+	// Source asks for whole transactions, and PostgreSQL decodes after the commit what it could not decode before it.
+	ErrStreaming = errors.New("the source cannot stream a transaction that is running; whole transactions are asked for from now on")
 	// ErrShutdown is a server that waits for us in order to shut down. It is retryable.
 	ErrShutdown = errors.New("the source is shutting down")
 	// ErrSnapshotLost is an exported snapshot whose connection has ended. It is retryable with a new slot.

@@ -102,6 +102,7 @@ func TestIsRetryable(t *testing.T) {
 		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
 		{&fs.PathError{Op: "write", Err: syscall.ENOSPC}, false},
 		{fmt.Errorf("%w: %w", ErrSpill, &fs.PathError{Op: "write", Err: syscall.ENOSPC}), true},
+		{fmt.Errorf("%w: %w", ErrStreaming, server("XX000")), true},
 		{&net.DNSError{Err: "no such host", IsNotFound: true}, true},
 		{x509.HostnameError{Certificate: &x509.Certificate{}, Host: "h"}, false},
 		{server("57P01"), true}, {server("57P02"), true}, {server("57P03"), true}, {server("53300"), true}, {server("08006"), true},

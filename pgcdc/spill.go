@@ -9,21 +9,27 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 // spillPattern names spill files; removeSpills deletes what matches it.
 const spillPattern = "transaction-*.spill"
 
-// spillBuffer is how much is read and written at once.
-const spillBuffer = 256 << 10
+// spillBuffer is how much is written at once. Every open transaction that is spilled has such a buffer.
+const spillBuffer = 64 << 10
 
-// spillFile holds the frames of one transaction that did not fit in memory. It never outlives the process: what a crash
+// spillRead is how much is read at once: only one transaction is.
+const spillRead = 256 << 10
+
+var spillBuffers = sync.Pool{New: func() any { return new([spillBuffer]byte) }}
+
+// spillFile holds the frames of one transaction once they do not fit in memory. It never outlives the process: what a crash
 // leaves is deleted at the next connect, and the server sends the transaction again. So nothing is synced.
 // It stays readable after its name is gone.
 type spillFile struct {
-	file   *os.File
-	writer *bufio.Writer // nil once the transaction is complete
-	size   int64
+	file    *os.File
+	written int64  // bytes of the file
+	pending []byte // frames that follow them, whole ones; nil once the transaction is complete
 }
 
 // createSpill makes a file in dir, and dir if need be. An empty dir is the system's directory for temporary files.
@@ -37,7 +43,7 @@ func createSpill(dir string) (*spillFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSpill, err)
 	}
-	return &spillFile{file: file, writer: bufio.NewWriterSize(file, spillBuffer)}, nil
+	return &spillFile{file: file, pending: spillBuffers.Get().(*[spillBuffer]byte)[:0]}, nil
 }
 
 // removeSpills deletes the spill files in dir, whoever left them.
@@ -60,33 +66,92 @@ func removeSpills(dir string) error {
 	return nil
 }
 
-func (f *spillFile) add(relation uint32, body []byte) error {
+// add appends a frame, whose body is head and tail.
+func (f *spillFile) add(relation uint32, head, tail []byte) error {
+	size := frameHeader + len(head) + len(tail)
+	if len(f.pending)+size > cap(f.pending) {
+		if err := f.flush(); err != nil {
+			return err
+		}
+	}
+	if size <= cap(f.pending) {
+		f.pending = append(append(appendHeader(f.pending, relation, head, tail), head...), tail...)
+		return nil
+	}
 	var header [frameHeader]byte
-	binary.BigEndian.PutUint32(header[:], relation)
-	binary.BigEndian.PutUint32(header[4:], uint32(len(body)))
-	if _, err := f.writer.Write(header[:]); err != nil {
+	for _, part := range [][]byte{appendHeader(header[:0], relation, head, tail), head, tail} {
+		if err := f.write(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addFrames appends whole frames.
+func (f *spillFile) addFrames(frames []byte) error {
+	if err := f.flush(); err != nil {
+		return err
+	}
+	return f.write(frames)
+}
+
+func (f *spillFile) flush() error {
+	err := f.write(f.pending)
+	f.pending = f.pending[:0]
+	return err
+}
+
+func (f *spillFile) write(data []byte) error {
+	if _, err := f.file.WriteAt(data, f.written); err != nil {
 		return fmt.Errorf("%w: %w", ErrSpill, err)
 	}
-	if _, err := f.writer.Write(body); err != nil {
+	f.written += int64(len(data))
+	return nil
+}
+
+// read fills into with bytes of one frame.
+func (f *spillFile) read(into []byte, at int64) error {
+	if at >= f.written {
+		copy(into, f.pending[at-f.written:])
+		return nil
+	}
+	if _, err := f.file.ReadAt(into, at); err != nil {
 		return fmt.Errorf("%w: %w", ErrSpill, err)
 	}
-	f.size += frameHeader + int64(len(body))
+	return nil
+}
+
+// truncate drops the frames that begin at or after to, and gives their disk space back.
+func (f *spillFile) truncate(to int64) error {
+	if to >= f.written {
+		f.pending = f.pending[:to-f.written]
+		return nil
+	}
+	if err := f.file.Truncate(to); err != nil {
+		return fmt.Errorf("%w: %w", ErrSpill, err)
+	}
+	f.written, f.pending = to, f.pending[:0]
 	return nil
 }
 
 // complete ends writing; each may be called from now on.
 func (f *spillFile) complete() error {
-	if err := f.writer.Flush(); err != nil {
-		return fmt.Errorf("%w: %w", ErrSpill, err)
+	err := f.flush()
+	f.recycle()
+	return err
+}
+
+func (f *spillFile) recycle() {
+	if f.pending != nil {
+		spillBuffers.Put((*[spillBuffer]byte)(f.pending[:spillBuffer]))
+		f.pending = nil
 	}
-	f.writer = nil
-	return nil
 }
 
 // each reads the file from its start and calls change for every frame; body is lent for that call.
 func (f *spillFile) each(change func(relation uint32, body []byte) error) error {
-	left := f.size
-	reader := bufio.NewReaderSize(io.NewSectionReader(f.file, 0, f.size), spillBuffer)
+	left := f.written
+	reader := bufio.NewReaderSize(io.NewSectionReader(f.file, 0, left), spillRead)
 	var header [frameHeader]byte
 	var body []byte
 	for left > 0 {
@@ -114,6 +179,7 @@ func (f *spillFile) each(change func(relation uint32, body []byte) error) error 
 // remove deletes the file. A name that is left behind, say because its directory became read-only, goes with the next
 // removeSpills, so errors are dropped here.
 func (f *spillFile) remove() {
+	f.recycle()
 	os.Remove(f.file.Name())
 	f.file.Close()
 }

@@ -41,6 +41,7 @@ func (s *Source) Stream(ctx context.Context, from LSN, binary bool, out chan<- E
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	s.whole = s.whole || errors.Is(err, ErrStreaming)
 	return fmt.Errorf("stream from slot %s: %w", s.cfg.Slot, err)
 }
 

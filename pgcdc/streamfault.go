@@ -41,12 +41,21 @@ func (s *Source) explainStream(ctx context.Context, fault *pgconn.PgError) error
 		case strings.Contains(fault.Message, "publication"):
 			return fmt.Errorf("%w: %w", ErrPublicationYounger, fault)
 		}
+	case internalError, "40000":
+		if !s.whole {
+			return fmt.Errorf("%w: %w", ErrStreaming, fault)
+		}
 	}
 	if retryableState(fault.Code) {
 		return fault
 	}
 	return fmt.Errorf("%w: slot %s, after %s: %w%s; %s", ErrDecoding, s.cfg.Slot, s.Received(), fault, faultContext(fault), decodingRemedy)
 }
+
+// internalError is what PostgreSQL 15 reports ("could not map filenode … to relation OID") when a transaction that it streams altered a
+// table in a part that was rolled back, and truncated it later. 40000 is what tells it, inside, that a transaction that it
+// decodes was rolled back meanwhile. Neither need be the transaction's fault: it is decoded once more as a whole.
+const internalError = "XX000"
 
 // decodingRemedy is what a person can do about WAL that its own server cannot decode. Trying again by itself would not help:
 // the same record comes first.

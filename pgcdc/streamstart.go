@@ -66,7 +66,9 @@ func (s *Source) startReplication(ctx context.Context, conn *pgconn.PgConn, from
 	return st, nil
 }
 
-// pluginOptions are pgoutput's. Versions 2 to 4 of its protocol differ only in what was not asked for here.
+// pluginOptions are pgoutput's. Versions 2 to 4 of its protocol differ only in what is not asked for here: two_phase (a prepared
+// transaction arrives when it is committed) and streaming 'parallel'. A transaction that takes more than the server's
+// logical_decoding_work_mem is streamed, so that the server need not write it to its own disk, nor send it all at its commit.
 // https://www.postgresql.org/docs/current/protocol-logical-replication.html
 func (s *Source) pluginOptions(version int, binary bool) []string {
 	protocol := 4
@@ -80,6 +82,9 @@ func (s *Source) pluginOptions(version int, binary bool) []string {
 		fmt.Sprintf("proto_version '%d'", protocol),
 		"publication_names " + quoteLiteral(s.publicationNames()),
 		"messages 'true'", // those of WaitPoint move an idle stream
+	}
+	if !s.whole {
+		options = append(options, "streaming 'on'")
 	}
 	if binary {
 		options = append(options, "binary 'true'")

@@ -166,7 +166,7 @@ func testTransactions(t *testing.T, server *decodeServer) {
 			messages[i] = row[0]
 		}
 		if *captureFlag && binaryOption == "true" {
-			writeCapture(t, messages)
+			writeCapture(t, capturedStream, messages)
 		}
 		for _, spillBytes := range []int64{1 << 20, 300} {
 			t.Run(fmt.Sprintf("binary=%s,spill=%d", binaryOption, spillBytes), func(t *testing.T) {
@@ -222,13 +222,13 @@ func assembleAll(t testing.TB, a *assembler, messages [][]byte) []*Transaction {
 	return transactions
 }
 
-func writeCapture(t *testing.T, messages [][]byte) {
+func writeCapture(t *testing.T, path string, messages [][]byte) {
 	t.Helper()
 	var stream []byte
 	for _, message := range messages {
 		stream = append(binary.BigEndian.AppendUint32(stream, uint32(len(message))), message...)
 	}
-	if err := os.WriteFile(capturedStream, stream, 0o644); err != nil {
+	if err := os.WriteFile(path, stream, 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -247,7 +247,7 @@ func TestIgnoredMessages(t *testing.T) {
 	if got := steps(t, tx); got != "relation t 1\ninsert t 1: one" || a.ignored != 2*5 {
 		t.Errorf("%d ignored, steps %s", a.ignored, got)
 	}
-	for _, kind := range "SEcpbPKr" {
+	for _, kind := range "pbPKr" {
 		if _, err := newAssembler("", 0).message([]byte{byte(kind)}); !errors.Is(err, ErrProtocol) {
 			t.Errorf("message %q: %v", kind, err)
 		}
