@@ -1,8 +1,17 @@
 package iceberg
 
 import (
+	"context"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/google/uuid"
 
 	"pgmirror/deletion"
 )
@@ -39,4 +48,71 @@ func BenchmarkCommit(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N*tables), "ms/table")
 		})
 	}
+}
+
+// BenchmarkWrite writes a file of half a million account rows, in batches of 8,192, with create LSNs as a mix of small and of
+// large transactions leaves them.
+func BenchmarkWrite(b *testing.B) {
+	const batches, batchRows = 60, 8_192
+	w, _ := openLoaded(b, Config{Dir: b.TempDir()})
+	schema, _ := AssignFieldIDs(arrow.NewSchema([]arrow.Field{
+		{Name: "id", Type: arrow.PrimitiveTypes.Int32}, {Name: "userid", Type: arrow.PrimitiveTypes.Int32, Nullable: true},
+		{Name: "balance", Type: arrow.PrimitiveTypes.Float32, Nullable: true}, {Name: "isblocked", Type: arrow.PrimitiveTypes.Int32, Nullable: true},
+		{Name: "ts", Type: &arrow.TimestampType{Unit: arrow.Microsecond}, Nullable: true}, {Name: "type", Type: arrow.BinaryTypes.String, Nullable: true},
+	}, nil), 0)
+	loc := TableLocation{Name: TableName{Schema: "public", Name: "accounts"}, UUID: uuid.NewString(), Schema: schema}
+	fields := append(append([]arrow.Field{}, schema.Fields()...), arrow.Field{Name: LSNColumn, Type: arrow.PrimitiveTypes.Int64})
+	random := rand.New(rand.NewPCG(1, 2))
+	lsn, left := int64(1<<40), 0
+	var records []arrow.RecordBatch
+	for range batches {
+		r := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema(fields, nil))
+		for range batchRows {
+			if left == 0 { // the next commit, some kilobytes of WAL later
+				left = []int{1, 2, 2, 29}[random.IntN(4)]
+				lsn += 8 * int64(math.Exp(5+1.5*random.NormFloat64()))
+			}
+			left--
+			id := random.Int32N(302_000)
+			r.Field(0).(*array.Int32Builder).Append(id)
+			r.Field(1).(*array.Int32Builder).Append(id)
+			r.Field(2).(*array.Float32Builder).Append(random.Float32() * 2000)
+			r.Field(3).(*array.Int32Builder).Append(0)
+			r.Field(4).(*array.TimestampBuilder).Append(arrow.Timestamp(lsn))
+			r.Field(5).(*array.StringBuilder).Append([]string{"transfer", "red_packet", "donate", "invest"}[id%4])
+			r.Field(6).(*array.Int64Builder).Append(lsn)
+		}
+		records = append(records, r.NewRecordBatch())
+	}
+	var written DataFile
+	for b.Loop() {
+		x, err := w.NewWriter(context.Background(), loc)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, rec := range records {
+			if err := x.Write(rec); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if written, err = x.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(batches*batchRows*float64(b.N)/b.Elapsed().Seconds()/1e6, "Mrows/s")
+	b.ReportMetric(float64(written.Bytes)/batches/batchRows, "bytes/row")
+	pq, err := file.OpenParquetFile(written.Path, false)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer pq.Close()
+	hidden := int64(0)
+	for i := range pq.NumRowGroups() {
+		chunk, err := pq.MetaData().RowGroup(i).ColumnChunk(len(fields) - 1)
+		if err != nil {
+			b.Fatal(err)
+		}
+		hidden += chunk.TotalCompressedSize()
+	}
+	b.ReportMetric(float64(hidden)*8/batches/batchRows, "hidden-bits/row")
 }

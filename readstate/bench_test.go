@@ -2,9 +2,14 @@ package readstate
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"testing"
+	"time"
+
+	"pgmirror/deletion"
 )
 
 // BenchmarkPin is a pin and release of 20 tables of 17 columns whose vectors are known already.
@@ -51,4 +56,77 @@ func BenchmarkRead(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkState encodes and decodes the description of a read state of 20 tables of 50 files and four batches each, all with
+// vectors.
+func BenchmarkState(b *testing.B) {
+	const tables, files, batches = 20, 50, 4
+	vector := deletion.NewVector(1000).Freeze()
+	state := &State{LSN: 1 << 40, Pinned: time.Unix(1, 0)}
+	ids := make([]uint64, tables)
+	for i := range tables {
+		table := &Table{Name: TableName{"public", fmt.Sprintf("t%02d", i)}}
+		for f := range files {
+			table.Files = append(table.Files, File{Path: fmt.Sprintf("/var/lib/pgmirror/warehouse/public/t%02d-0badcafe/data/%032x.parquet", i, f), Rows: 1000, Bytes: 1 << 20, Deleted: vector})
+		}
+		for k := range batches {
+			table.Batches = append(table.Batches, Batch{ID: uint64(i*batches + k), Rows: 1000, Deleted: vector})
+		}
+		state.Tables = append(state.Tables, table)
+		ids[i] = uint64(i + 1)
+	}
+	encode := func() []byte {
+		wire, err := stateToWire(state, []string{"public"}, ids)
+		if err != nil {
+			b.Fatal(err)
+		}
+		body, err := json.Marshal(wire)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return body
+	}
+	body := encode()
+	b.Run("encode", func(b *testing.B) {
+		b.SetBytes(int64(len(body)))
+		for b.Loop() {
+			encode()
+		}
+	})
+	b.Run("decode", func(b *testing.B) {
+		b.SetBytes(int64(len(body)))
+		for b.Loop() {
+			if _, err := parseState(body); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkColumn encodes and decodes a column of 8,192 integers.
+func BenchmarkColumn(b *testing.B) {
+	dt := testTypes[2]
+	column := randomArray(rand.New(rand.NewPCG(1, 1)), dt, 8192, false)
+	encoded, err := encodeColumn(dt, column)
+	if err != nil {
+		b.Fatal(err)
+	}
+	body := joined(encoded)
+	b.Run("encode", func(b *testing.B) {
+		b.SetBytes(int64(len(body)))
+		for b.Loop() {
+			if _, err := encodeColumn(dt, column); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("decode", func(b *testing.B) {
+		b.SetBytes(int64(len(body)))
+		for b.Loop() {
+			if _, err := decodeColumn(dt, column.Len(), body); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }
