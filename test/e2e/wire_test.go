@@ -17,10 +17,10 @@ import (
 // ackWire carries a mirror's connections to the source and sees each position that the mirror acknowledges before the source does.
 type ackWire struct {
 	listener net.Listener
-	to       string
 	group    sync.WaitGroup
 
 	mu   sync.Mutex
+	to   string
 	open []net.Conn
 	seen func(flushed pglogrepl.LSN) (pass bool)
 }
@@ -33,7 +33,8 @@ func newAckWire(t testing.TB, pg *harness.Postgres, seen func(flushed pglogrepl.
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &ackWire{listener: listener, to: net.JoinHostPort("127.0.0.1", strconv.Itoa(pg.Port())), seen: seen}
+	w := &ackWire{listener: listener, seen: seen}
+	w.lead(pg)
 	w.group.Go(w.accept)
 	t.Cleanup(w.close)
 	return w
@@ -50,7 +51,10 @@ func (w *ackWire) accept() {
 		if err != nil {
 			return
 		}
-		far, err := net.Dial("tcp", w.to)
+		w.mu.Lock()
+		to := w.to
+		w.mu.Unlock()
+		far, err := net.Dial("tcp", to)
 		if err != nil {
 			near.Close()
 			continue
@@ -99,6 +103,17 @@ func (w *ackWire) watch(from io.Reader, to io.Writer) {
 			return
 		}
 	}
+}
+
+// lead ends all connections; later ones go to this server.
+func (w *ackWire) lead(pg *harness.Postgres) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.to = net.JoinHostPort("127.0.0.1", strconv.Itoa(pg.Port()))
+	for _, conn := range w.open {
+		conn.Close()
+	}
+	w.open = nil
 }
 
 func (w *ackWire) close() {

@@ -111,11 +111,8 @@ func template(bin string, cred *syscall.Credential) (string, error) {
 		return "", err
 	}
 	fresh := filepath.Join(parent, "data")
-	cmd := exec.Command(filepath.Join(bin, "initdb"), "-D", fresh, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
-	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cred}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("initdb: %w\n%s", err, out)
+	if err := initdb(bin, cred, fresh); err != nil {
+		return "", err
 	}
 	// Another process may have been quicker; its template is as good as ours.
 	if err := os.Rename(fresh, dir); err != nil {
@@ -124,6 +121,26 @@ func template(bin string, cred *syscall.Credential) (string, error) {
 		}
 	}
 	return dir, nil
+}
+
+// copyTemplate makes the data directory of a cluster out of the template.
+func copyTemplate(bin string, cred *syscall.Credential, dir string) error {
+	from, err := template(bin, cred)
+	if err != nil {
+		return err
+	}
+	return copyDir(from, dir)
+}
+
+// initdb makes the data directory of a new cluster.
+func initdb(bin string, cred *syscall.Credential, dir string) error {
+	cmd := exec.Command(filepath.Join(bin, "initdb"), "-D", dir, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cred}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // copyDir copies a data directory with its owners and modes; to must not exist.

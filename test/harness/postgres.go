@@ -28,6 +28,7 @@ type Postgres struct {
 	cred     *syscall.Credential
 	port     int
 	settings []setting
+	stranger bool
 	process  *exec.Cmd
 	exited   chan struct{} // closed when process has ended
 }
@@ -41,6 +42,9 @@ type Option func(*Postgres)
 func Setting(name, value string) Option {
 	return func(p *Postgres) { p.settings = append(p.settings, setting{name, value}) }
 }
+
+// Stranger makes a cluster with a system identifier of its own. All others begin as copies of one, and share its identifier.
+func Stranger() Option { return func(p *Postgres) { p.stranger = true } }
 
 // Mode is how Stop ends the server, as in pg_ctl.
 type Mode syscall.Signal
@@ -97,10 +101,6 @@ func start(dir string, prepare func(*Postgres) error, opts ...Option) (*Postgres
 	if err != nil {
 		return nil, err
 	}
-	from, err := template(bin, cred)
-	if err != nil {
-		return nil, err
-	}
 	p := &Postgres{dir: dir, bin: bin, cred: cred}
 	for _, opt := range opts {
 		opt(p)
@@ -108,7 +108,12 @@ func start(dir string, prepare func(*Postgres) error, opts ...Option) (*Postgres
 	if err := errors.Join(os.Chmod(dir, 0o755), give(dir, cred)); err != nil {
 		return nil, err
 	}
-	if err := copyDir(from, p.DataDir()); err != nil {
+	if p.stranger {
+		err = initdb(bin, cred, p.DataDir())
+	} else {
+		err = copyTemplate(bin, cred, p.DataDir())
+	}
+	if err != nil {
 		return nil, err
 	}
 	if p.port, err = freePort(); err != nil {
