@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -28,6 +29,17 @@ type Finding struct {
 	Fix     Fix    `json:"fix"`
 }
 
+// preventing are the checks whose errors keep a new mirror from starting at all, while others cost a table, as type does, or may
+// be gone in a moment, as replication_connection. The slot is not among them: a mirror knows more of its own than Check does.
+var preventing = []string{
+	"version", "standby", "connect", "replication", "pooler", "session", "wal_level", "max_replication_slots", "publication", "publish", "column_lists",
+}
+
+// Prevents says that a new mirror cannot start before the finding is repaired.
+func (f Finding) Prevents() bool {
+	return f.Level == LevelError && slices.Contains(preventing, f.Check)
+}
+
 // Fix is what makes a finding go away. What stands in SQL, Config and Shell can be pasted as it is.
 type Fix struct {
 	// SQL holds statements, each with its semicolon and in this order, for a superuser (or the owner of what they change) in
@@ -45,6 +57,8 @@ type Fix struct {
 type CheckOptions struct {
 	// NullUnrepresentable says that on_unrepresentable is null.
 	NullUnrepresentable bool
+	// Quick leaves out what takes a wait: whether open transactions stay open.
+	Quick bool
 }
 
 // CheckReport is the answer of Check.
@@ -71,11 +85,10 @@ func (s *Source) Check(ctx context.Context, options CheckOptions) (*CheckReport,
 		return nil, err
 	}
 	defer closeConn(conn)
-	facts, err := s.gather(ctx, conn)
+	facts, err := s.gather(ctx, conn, options)
 	if err != nil {
 		return nil, fmt.Errorf("check the source: %w", err)
 	}
-	facts.options = options
 	if facts.replication = s.probeReplication(ctx); ctx.Err() != nil {
 		return nil, ctx.Err()
 	}

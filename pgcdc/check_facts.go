@@ -72,8 +72,8 @@ var sessionTimeouts = []string{
 	"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout",
 }
 
-func (s *Source) gather(ctx context.Context, conn *pgconn.PgConn) (*checkFacts, error) {
-	f := &checkFacts{cfg: s.cfg, host: s.plain.Host, settings: map[string]string{}, roles: map[string]bool{}}
+func (s *Source) gather(ctx context.Context, conn *pgconn.PgConn, options CheckOptions) (*checkFacts, error) {
+	f := &checkFacts{options: options, cfg: s.cfg, host: s.plain.Host, settings: map[string]string{}, roles: map[string]bool{}}
 	l := looker{ctx: ctx, conn: conn, version: majorVersion(conn.ParameterStatus("server_version"))}
 	open, err := l.blockers() // first, so that what comes next fills the second until they are read again
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *Source) gather(ctx context.Context, conn *pgconn.PgConn) (*checkFacts, 
 			return nil
 		})
 	}
-	if err != nil || f.slotFound {
+	if err != nil || f.slotFound || options.Quick {
 		return f, err
 	}
 	return f, f.readBlockers(&l, open, read)

@@ -129,7 +129,7 @@ func (j *judgement) connection() {
 		j.add(j.pooler())
 	case state == "53300" && j.senders+1 > j.number("max_wal_senders"): // said by room
 	default:
-		j.add(Finding{LevelError, "replication", "server", "no replication connection can be opened: " + err.Error(), "the mirror reads the source's logical replication stream",
+		j.add(Finding{LevelError, "replication_connection", "server", "no replication connection can be opened: " + err.Error(), "the mirror reads the source's logical replication stream",
 			Fix{Advice: "pg_hba.conf of the source must have a line that lets the role into the database, and the network must let the connection through"}})
 	}
 }

@@ -96,7 +96,7 @@ func TestJudge(t *testing.T) {
 			f.replication, f.settings["azure.extensions"], f.address = refusedBy("42601"), "", "10.0.0.1:5432"
 		}, "error pooler: (use port 5432 in place of the built-in PgBouncer's 6432)"},
 		{"pg_hba", func(f *checkFacts) { f.replication = refusedBy("28000") },
-			"error replication: (pg_hba.conf of the source must have a line that lets the role into the database, and the network must let the connection through)"},
+			"error replication_connection: (pg_hba.conf of the source must have a line that lets the role into the database, and the network must let the connection through)"},
 		{"partial publish is accepted", func(f *checkFacts) { f.cfg.PartialPublish, f.publications[0].missing = true, []string{"truncate"} },
 			`warning publish: ALTER PUBLICATION "p" SET (publish = 'insert, update, delete, truncate');`},
 		{"inserts alone need no identity", func(f *checkFacts) {

@@ -233,10 +233,10 @@ func writeCapture(t *testing.T, path string, messages [][]byte) {
 	}
 }
 
-// capturedMessages reads the stream that -capture wrote.
-func capturedMessages(t testing.TB) [][]byte {
+// capturedMessages reads a stream that -capture wrote.
+func capturedMessages(t testing.TB, path string) [][]byte {
 	t.Helper()
-	stream, err := os.ReadFile(capturedStream)
+	stream, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

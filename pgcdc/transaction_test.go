@@ -315,7 +315,11 @@ func TestMalformedStream(t *testing.T) {
 
 // TestCapturedStream holds that what a server sent reads the same from memory and, from any byte on, from a spill file.
 func TestCapturedStream(t *testing.T) {
-	messages := capturedMessages(t)
+	testCapturedStream(t, capturedMessages(t, capturedStream), 60, 397)
+	testCapturedStream(t, capturedMessages(t, capturedStreamed), 100, 1501)
+}
+
+func testCapturedStream(t *testing.T, messages [][]byte, changes int, step int64) {
 	read := func(spillBytes int64) (got []string) {
 		for _, tx := range assembleAll(t, newAssembler(t.TempDir(), spillBytes), messages) {
 			if err := tx.Changes(func(c *Change) error {
@@ -331,10 +335,10 @@ func TestCapturedStream(t *testing.T) {
 		return got
 	}
 	want := read(1 << 30)
-	if len(want) < 60 {
+	if len(want) < changes {
 		t.Fatalf("%d changes", len(want))
 	}
-	for spillBytes := int64(1); spillBytes < 8000; spillBytes += 397 {
+	for spillBytes := int64(1); spillBytes < 20*step; spillBytes += step {
 		got := read(spillBytes)
 		if len(got) != len(want) {
 			t.Fatalf("%d changes with spills at %d bytes, %d without", len(got), spillBytes, len(want))
@@ -350,7 +354,7 @@ func TestCapturedStream(t *testing.T) {
 // TestChangesStopsAtError holds that an error of yield is returned as it is.
 func TestChangesStopsAtError(t *testing.T) {
 	stop := errors.New("stop")
-	for _, tx := range assembleAll(t, newAssembler(t.TempDir(), 2000), capturedMessages(t)) {
+	for _, tx := range assembleAll(t, newAssembler(t.TempDir(), 2000), capturedMessages(t, capturedStream)) {
 		calls := 0
 		if err := tx.Changes(func(*Change) error { calls++; return stop }); err != stop && tx.Rows > 0 || calls > 1 {
 			t.Errorf("%v after %d calls", err, calls)
@@ -387,7 +391,7 @@ func TestLargeStaging(t *testing.T) {
 // TestReadWhileAssembling holds that one goroutine may read and release transactions while another assembles the next
 // ones and resets between connections, with memory going back and forth through the pools.
 func TestReadWhileAssembling(t *testing.T) {
-	messages := capturedMessages(t)
+	messages := capturedMessages(t, capturedStream)
 	var want []string
 	for _, tx := range assembleAll(t, newAssembler("", 0), messages) {
 		want = append(want, steps(t, tx))
