@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,38 +11,28 @@ import (
 	"time"
 
 	"pgmirror/mirror"
-	"pgmirror/readstate"
+	"pgmirror/test/harness"
+	"pgmirror/test/harness/running"
 )
 
 // mirrorProcess is a running `pgmirror run`.
 type mirrorProcess struct {
-	cmd   *exec.Cmd
-	ended chan struct{} // closed when it has ended, err is set then
-	err   error
-	log   string
+	*harness.Process
+	log string
 }
 
 // startMirror starts `pgmirror run` as the least-privileged role and waits until it has copied the shop and follows it.
 func (d *demo) startMirror(ctx context.Context) (*mirrorProcess, error) {
-	logPath := filepath.Join(filepath.Dir(d.data), "pgmirror.log")
-	log, err := os.Create(logPath)
+	cmd := exec.Command(d.bin, "run", "--publication", "shop", "--data", d.data, "--listen", "off", "--history", "5m", "--checkpoint-interval", "5s")
+	cmd.Env = append(os.Environ(), "PGMIRROR_SOURCE="+d.pg.URL("mirror", "shop"))
+	d.say("starting: pgmirror run --publication shop, as a role with LOGIN, REPLICATION and SELECT")
+	begin := time.Now()
+	log := filepath.Join(filepath.Dir(d.data), "pgmirror.log")
+	process, err := harness.StartProcess(cmd, log)
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()
-	cmd := exec.Command(d.bin, "run", "--publication", "shop", "--data", d.data, "--listen", "off", "--history", "5m", "--checkpoint-interval", "5s")
-	cmd.Env = append(os.Environ(), "PGMIRROR_SOURCE="+d.pg.URL("mirror", "shop"))
-	cmd.Stdout, cmd.Stderr = log, log
-	d.say("starting: pgmirror run --publication shop, as a role with LOGIN, REPLICATION and SELECT")
-	begin := time.Now()
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start pgmirror: %w", err)
-	}
-	p := &mirrorProcess{cmd: cmd, ended: make(chan struct{}), log: logPath}
-	go func() {
-		p.err = cmd.Wait()
-		close(p.ended)
-	}()
+	p := &mirrorProcess{process, log}
 	if err := p.ready(ctx, d.data); err != nil {
 		return nil, errors.Join(err, p.stop(), p.showLog())
 	}
@@ -57,13 +46,13 @@ const copyLimit = time.Minute
 func (p *mirrorProcess) ready(ctx context.Context, data string) error {
 	deadline := time.After(copyLimit)
 	for {
-		status, err := askStatus(ctx, data)
+		status, err := running.Status(ctx, data)
 		if err == nil && status.State == "streaming" && len(status.Tables) == len(tables) && allStreaming(status) {
 			return nil
 		}
 		select {
-		case <-p.ended:
-			return fmt.Errorf("pgmirror ended: %w", errors.Join(p.err, err))
+		case <-p.Ended():
+			return fmt.Errorf("pgmirror ended: %w", errors.Join(p.Err(), err))
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-deadline:
@@ -82,39 +71,22 @@ func allStreaming(s *mirror.Status) bool {
 	return true
 }
 
-func askStatus(ctx context.Context, data string) (*mirror.Status, error) {
-	client, err := readstate.Dial(ctx, data)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	document, err := client.Status(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var status mirror.Status
-	return &status, json.Unmarshal(document, &status)
-}
+// stopLimit is a little more than pgmirror takes at most for a stop in order.
+const stopLimit = 35 * time.Second
 
-// stop asks the process to end in order and waits for it.
+// stop asks the process to end in order and waits for it; one that has ended was seen to.
 func (p *mirrorProcess) stop() error {
-	select {
-	case <-p.ended:
+	if !p.Running() {
 		return nil
-	default:
 	}
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.Stop(syscall.SIGTERM, stopLimit); err != nil {
+		p.Kill()
 		return err
 	}
-	select {
-	case <-p.ended:
-		if p.err != nil {
-			return errors.Join(fmt.Errorf("stop pgmirror: %w", p.err), p.showLog())
-		}
-		return nil
-	case <-time.After(35 * time.Second):
-		return errors.Join(errors.New("pgmirror does not stop"), p.cmd.Process.Kill())
+	if err := p.Err(); err != nil {
+		return errors.Join(fmt.Errorf("stop pgmirror: %w", err), p.showLog())
 	}
+	return nil
 }
 
 // showLog makes an error of the last lines of the process's log.

@@ -2,7 +2,8 @@
 //
 //	PostgreSQL (test/harness) ──▶ pgmirror run ──▶ pgmirror sql --format csv
 //	    │                              │      └──▶ catalog.db, warehouse ──▶ iceberg-go, PyIceberg, DuckDB (test/interop)
-//	    └────── SELECT … as text ──────┴───────── compared as multisets of rows at one LSN
+//	    ├────── SELECT … as text ──────┴─────────┤ compared as multisets of rows at one LSN
+//	    └─ WAL ─▶ replica, replayed to the LSN of each retained snapshot
 //
 // The program is built once a test run, or taken from PGMIRROR_BIN. It runs in processes of its own, as a role with LOGIN,
 // REPLICATION and SELECT only, and is killed, stopped and started again while clients write.

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,8 +14,8 @@ import (
 	"time"
 
 	"pgmirror/mirror"
-	"pgmirror/readstate"
 	"pgmirror/test/harness"
+	"pgmirror/test/harness/running"
 )
 
 // program is the pgmirror under test, built by TestMain.
@@ -64,8 +63,7 @@ type Mirror struct {
 	data    string
 	args    []string
 	logPath string
-	run     *exec.Cmd
-	exited  chan struct{} // closed when run has ended
+	run     *harness.Process // nil when none was started, or its end was seen
 }
 
 // NewMirror prepares a mirror of a publication of the database postgres without starting it. The server must have the role
@@ -111,25 +109,14 @@ func (m *Mirror) Start(args ...string) {
 	if m.Running() {
 		m.t.Fatal("pgmirror runs already")
 	}
-	log, err := os.OpenFile(m.logPath, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	defer log.Close()
 	all := append([]string{"run", "--source", m.source, "--data", m.data}, m.args...)
 	cmd := exec.Command(program, append(all, args...)...)
 	cmd.Env = environment()
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = childProc()
-	if err := cmd.Start(); err != nil {
+	run, err := harness.StartProcess(cmd, m.logPath)
+	if err != nil {
 		m.t.Fatal(err)
 	}
-	exited := make(chan struct{})
-	go func() {
-		cmd.Wait()
-		close(exited)
-	}()
-	m.run, m.exited = cmd, exited
+	m.run = run
 }
 
 // environment is ours without what would configure pgmirror or libpq, and with a time zone other than UTC.
@@ -144,26 +131,14 @@ func environment() []string {
 }
 
 // Running says whether the process lives.
-func (m *Mirror) Running() bool {
-	if m.run == nil {
-		return false
-	}
-	select {
-	case <-m.exited:
-		return false
-	default:
-		return true
-	}
-}
+func (m *Mirror) Running() bool { return m.run != nil && m.run.Running() }
 
 // Kill ends the process with SIGKILL, if it runs, and waits for it.
 func (m *Mirror) Kill() {
-	if m.run == nil {
-		return
+	if m.run != nil {
+		m.run.Kill()
+		m.run = nil
 	}
-	m.run.Process.Kill()
-	<-m.exited
-	m.run = nil
 }
 
 // Stop sends SIGTERM and waits for the exit code, at most for patience.
@@ -172,7 +147,7 @@ func (m *Mirror) Stop() int {
 	if m.run == nil {
 		m.t.Fatal("stop: pgmirror does not run")
 	}
-	if err := m.run.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := m.run.Signal(syscall.SIGTERM); err != nil {
 		m.t.Fatal(err)
 	}
 	return m.WaitExit()
@@ -181,12 +156,10 @@ func (m *Mirror) Stop() int {
 // WaitExit waits until the process ends by itself and returns its exit code, -1 after a signal.
 func (m *Mirror) WaitExit() int {
 	m.t.Helper()
-	select {
-	case <-m.exited:
-	case <-time.After(patience):
-		m.t.Fatalf("pgmirror has not ended within %s", patience)
+	if err := m.run.Wait(patience); err != nil {
+		m.t.Fatal(err)
 	}
-	code := m.run.ProcessState.ExitCode()
+	code := m.run.ExitCode()
 	m.run = nil
 	return code
 }
@@ -195,17 +168,7 @@ func (m *Mirror) WaitExit() int {
 func (m *Mirror) Status() (*mirror.Status, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	client, err := readstate.Dial(ctx, m.data)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	document, err := client.Status(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var status mirror.Status
-	return &status, json.Unmarshal(document, &status)
+	return running.Status(ctx, m.data)
 }
 
 // WaitStatus waits until the running mirror's status satisfies ok, and returns it. It ends the test when the process ends or
@@ -261,7 +224,7 @@ func (m *Mirror) Command(args ...string) (stdout, stderr string, code int) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, append(args, "--data", m.data)...)
 	cmd.Env = environment()
-	cmd.SysProcAttr = childProc()
+	cmd.SysProcAttr = harness.ChildProc()
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()

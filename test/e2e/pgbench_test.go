@@ -38,7 +38,7 @@ func pgbench(pg *harness.Postgres, args ...string) error {
 	}
 	cmd := exec.Command(name, append(args, "postgres")...)
 	cmd.Env = append(environment(), "PGHOST=127.0.0.1", "PGPORT="+strconv.Itoa(pg.Port()), "PGUSER=postgres")
-	cmd.SysProcAttr = childProc()
+	cmd.SysProcAttr = harness.ChildProc()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("pgbench %q: %w\n%s", args, err, out)
 	}

@@ -139,9 +139,9 @@ func TestScenarioSlotLost(t *testing.T) {
 			return pg.QueryRow("select wal_status from pg_replication_slots") == "lost"
 		})
 	}
-	m.run.Process.Signal(syscall.SIGSTOP)
+	m.run.Signal(syscall.SIGSTOP)
 	lose()
-	m.run.Process.Signal(syscall.SIGCONT)
+	m.run.Signal(syscall.SIGCONT)
 	s := m.WaitStatus("refused", func(s *mirror.Status) bool { return s.State == "refused" })
 	if !strings.Contains(s.Reason, "removed WAL") && !strings.Contains(s.Reason, "lost") {
 		t.Fatalf("reason %q", s.Reason)

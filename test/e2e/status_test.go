@@ -158,7 +158,7 @@ func TestStatusDecoderFails(t *testing.T) {
 	t.Parallel()
 	pg, m := scene(t, []string{"create table t(id int primary key, v text)", "insert into t values (1, 'a')"}, "--checkpoint-interval", "1h")
 	m.Checkpoint()
-	m.run.Process.Signal(syscall.SIGSTOP)
+	m.run.Signal(syscall.SIGSTOP)
 	within(t, "the walsender has ended", func() bool {
 		pg.Exec("select pg_terminate_backend(active_pid) from pg_replication_slots where active")
 		return pg.QueryRow("select count(*) from pg_replication_slots where active") == "0"
@@ -167,7 +167,7 @@ func TestStatusDecoderFails(t *testing.T) {
 	segment := pg.QueryRow("select pg_walfile_name(pg_current_wal_insert_lsn())")
 	pg.Exec("select pg_switch_wal()", "checkpoint", "insert into t values (0, 'after')", "checkpoint")
 	damage(t, filepath.Join(pg.DataDir(), "pg_wal", segment), 1<<20)
-	m.run.Process.Signal(syscall.SIGCONT)
+	m.run.Signal(syscall.SIGCONT)
 	s := m.WaitStatus("refused", func(s *mirror.Status) bool { return s.State == "refused" })
 	told := func(text string) {
 		t.Helper()

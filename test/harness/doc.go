@@ -6,6 +6,12 @@
 // server is a child of this process and ends with it. Its data directory stays until Remove (StartPostgres removes it at
 // the end of the test), so a test may stop, kill and start it, or put an older copy of its data directory in its place.
 //
+// A Replica shows what a cluster held at any LSN, by PostgreSQL's own recovery: the template, and the cluster's WAL up to there.
+//
+//	template ─cp─▶ hot standby ◀─ segments, zeroed from the LSN on ─ the cluster's pg_wal
+//
+// A Process is any other program that ends with us, such as pgmirror itself.
+//
 // PostgreSQL refuses to run as root; then the server runs as the user PGMIRROR_PG_USER, by default postgres. Its programs
 // are looked for in PGMIRROR_PG_BIN, /usr/lib/postgresql/*/bin (the highest version) and PATH.
 package harness

@@ -29,8 +29,7 @@ type Postgres struct {
 	port     int
 	settings []setting
 	stranger bool
-	process  *exec.Cmd
-	exited   chan struct{} // closed when process has ended
+	process  *Process // nil when it was stopped
 }
 
 type setting struct{ name, value string }
@@ -176,31 +175,21 @@ func (p *Postgres) Start() error {
 }
 
 func (p *Postgres) launch(deadline time.Time) error {
-	logFile, err := os.OpenFile(p.logPath(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	cmd := exec.Command(filepath.Join(p.bin, "postgres"), "-D", p.DataDir())
+	cmd.Dir = "/"
+	cmd.SysProcAttr = serverProc(p.cred)
+	process, err := StartProcess(cmd, p.logPath())
 	if err != nil {
 		return err
 	}
-	defer logFile.Close()
-	cmd := exec.Command(filepath.Join(p.bin, "postgres"), "-D", p.DataDir())
-	cmd.Dir = "/"
-	cmd.Stdout, cmd.Stderr = logFile, logFile
-	cmd.SysProcAttr = serverProc(p.cred)
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", cmd.Path, err)
-	}
-	exited := make(chan struct{})
-	go func() {
-		cmd.Wait()
-		close(exited)
-	}()
-	p.process, p.exited = cmd, exited
+	p.process = process
 	for {
 		conn, err := pgconn.Connect(context.Background(), p.socketString("postgres", "postgres"))
 		if err == nil {
 			return conn.Close(context.Background())
 		}
 		select {
-		case <-exited:
+		case <-process.Ended():
 			return fmt.Errorf("the server ended at once; its log says:\n%s", p.lastLog())
 		case <-time.After(10 * time.Millisecond):
 		}
@@ -216,16 +205,11 @@ func (p *Postgres) Stop(mode Mode) error {
 	if p.process == nil {
 		return nil
 	}
-	if err := p.process.Process.Signal(syscall.Signal(mode)); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.process.Stop(syscall.Signal(mode), startLimit); err != nil {
 		return p.fail(err)
 	}
-	select {
-	case <-p.exited:
-		p.process = nil
-		return nil
-	case <-time.After(startLimit):
-		return p.fail(errors.New("the server does not stop"))
-	}
+	p.process = nil
+	return nil
 }
 
 // Kill ends the postmaster as a power failure would; Start then recovers from the WAL.
@@ -235,8 +219,7 @@ func (p *Postgres) kill() {
 	if p.process == nil {
 		return
 	}
-	p.process.Process.Kill()
-	<-p.exited
+	p.process.Kill()
 	p.process = nil
 }
 

@@ -6,3 +6,6 @@ import "syscall"
 func serverProc(cred *syscall.Credential) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: cred, Setpgid: true, Pdeathsig: syscall.SIGQUIT}
 }
+
+// ChildProc makes any other process end with us even when a test run is killed.
+func ChildProc() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
