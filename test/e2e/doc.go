@@ -2,8 +2,10 @@
 //
 //	PostgreSQL (test/harness) ──▶ pgmirror run ──▶ pgmirror sql --format csv
 //	    │                              │      └──▶ catalog.db, warehouse ──▶ iceberg-go, PyIceberg, DuckDB (test/interop)
-//	    ├────── SELECT … as text ──────┴─────────┤ compared as multisets of rows at one LSN
-//	    └─ WAL ─▶ replica, replayed to the LSN of each retained snapshot
+//	    └────── SELECT … as text ──────┴───────── compared as multisets of rows at one LSN
+//
+// Snapshots that were committed while clients wrote are compared later, with a replica of the source that replays its WAL to the
+// LSN of each.
 //
 // The program is built once a test run, or taken from PGMIRROR_BIN. It runs in processes of its own, as a role with LOGIN,
 // REPLICATION and SELECT only, and is killed, stopped and started again while clients write.

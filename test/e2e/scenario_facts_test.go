@@ -82,18 +82,25 @@ func TestScenarioRewrittenBeforeCopy(t *testing.T) {
 	}
 }
 
+// durableCopy copies the disk of a source all of whose commits the mirror has made durable, and goes on.
+func durableCopy(pg *harness.Postgres, m *Mirror) (path string) {
+	m.t.Helper()
+	m.Checkpoint()
+	pg.Stop(harness.Fast)
+	path = filepath.Join(m.t.TempDir(), "older")
+	pg.CopyDataDir(path)
+	pg.Start()
+	m.WaitReady()
+	return path
+}
+
 // A source that was restored from a copy of its disk has the same identity and timeline as before, and goes on writing over LSNs that
 // the mirror holds: it is refused with reason and remedy, whether its WAL is still behind ours or has new commits beyond it.
 func TestScenarioForkedHistory(t *testing.T) {
 	t.Parallel()
 	pg, m := scene(t, []string{"create table t(id int primary key, v text)", "insert into t values (1, 'a')"})
 	pg.Exec("insert into t values (2, 'b')")
-	m.Checkpoint()
-	pg.Stop(harness.Fast)
-	older := filepath.Join(t.TempDir(), "older")
-	pg.CopyDataDir(older)
-	pg.Start()
-	m.WaitReady()
+	older := durableCopy(pg, m)
 	pg.Exec("insert into t select g, repeat('x', 100) from generate_series(3, 1000) g")
 	answers(t, m, "select count(*) from t", "1000")
 	m.Checkpoint()
@@ -155,12 +162,7 @@ func TestScenarioForkedHistory(t *testing.T) {
 func TestScenarioForkedWhileRunning(t *testing.T) {
 	t.Parallel()
 	pg, m := scene(t, []string{"create table t(id int primary key)", "insert into t values (1)"}, "--checkpoint-interval", "1h")
-	m.Checkpoint()
-	pg.Stop(harness.Fast)
-	older := filepath.Join(t.TempDir(), "older")
-	pg.CopyDataDir(older)
-	pg.Start()
-	m.WaitReady()
+	older := durableCopy(pg, m)
 	pg.Exec("insert into t select generate_series(2, 100)") // applied, not yet durable
 	answers(t, m, "select count(*) from t", "100")
 	m.Checkpoint()
