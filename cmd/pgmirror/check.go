@@ -21,7 +21,7 @@ func (a *app) checkCommand() *cobra.Command {
 		Use:   "check --source URL --publication NAME",
 		Short: "Look for what would keep the mirror or its source from working, and say how to repair it",
 		Long: `check asks the source about its settings, the role, the publications and their tables, the slot and open transactions,
-and this machine about its disk. It changes nothing. Each finding comes with its fix, ready to paste.
+and this machine about its disk and its DuckDB. It changes nothing. Each finding comes with its fix, ready to paste.
 
 Exit code 1 means that there are errors: run would refuse to start, or a table would fail. 3 means that the source could not
 be asked. Warnings and notes leave the exit code 0.`,
@@ -68,15 +68,17 @@ func (a *app) check(ctx context.Context, s *settings, asJSON bool) error {
 	if f, found := diskFinding(s.Data, free, report.TableBytes); found {
 		report.Findings = append(report.Findings, f)
 	}
-	return a.reportCheck(report, asJSON)
+	duckdbs, err := findDuckDBs(ctx)
+	report.Findings = append(report.Findings, duckDBFindings(duckdbs, err)...)
+	return a.reportCheck(report, duckdbs, asJSON)
 }
 
 // reportCheck prints the report and judges it.
-func (a *app) reportCheck(report *pgcdc.CheckReport, asJSON bool) error {
-	text := []byte(checkText(report))
+func (a *app) reportCheck(report *pgcdc.CheckReport, found duckDBs, asJSON bool) error {
+	text := []byte(checkText(report, found))
 	if asJSON {
 		var err error
-		if text, err = checkDocument(report); err != nil {
+		if text, err = checkDocument(report, found); err != nil {
 			return cannotRun(err)
 		}
 	}
@@ -90,13 +92,14 @@ func (a *app) reportCheck(report *pgcdc.CheckReport, asJSON bool) error {
 }
 
 // checkDocument is the JSON form. A list without findings is [], never null.
-func checkDocument(report *pgcdc.CheckReport) ([]byte, error) {
+func checkDocument(report *pgcdc.CheckReport, found duckDBs) ([]byte, error) {
 	document := struct {
 		pgcdc.CheckReport
-		Errors   int `json:"errors"`
-		Warnings int `json:"warnings"`
-		Notes    int `json:"notes"`
-	}{*report, len(ofLevel(report, pgcdc.LevelError)), len(ofLevel(report, pgcdc.LevelWarning)), len(ofLevel(report, pgcdc.LevelNote))}
+		DuckDB   duckDBs `json:"duckdb"`
+		Errors   int     `json:"errors"`
+		Warnings int     `json:"warnings"`
+		Notes    int     `json:"notes"`
+	}{*report, found, len(ofLevel(report, pgcdc.LevelError)), len(ofLevel(report, pgcdc.LevelWarning)), len(ofLevel(report, pgcdc.LevelNote))}
 	if document.Findings == nil {
 		document.Findings = []pgcdc.Finding{}
 	}

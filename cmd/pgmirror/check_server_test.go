@@ -184,6 +184,7 @@ var checkCases = []struct {
 // The server's settings are at first those that everybody has.
 func TestCheckFindings(t *testing.T) {
 	p := harness.StartPostgres(t, harness.Setting("max_prepared_transactions", "5"))
+	t.Setenv("PATH", t.TempDir()) // has no duckdb
 	first := newChecked(t, p, "c_first", keyed, publish)
 	first.repairAll("max_slot_wal_keep_size", exitOK)
 	for _, test := range checkCases {
@@ -335,6 +336,7 @@ func checkLostSlot(t *testing.T, p *harness.Postgres) {
 func TestCheckServerSettings(t *testing.T) {
 	p := harness.StartPostgres(t, harness.Setting("wal_level", "minimal"), harness.Setting("max_replication_slots", "0"),
 		harness.Setting("max_wal_senders", "0"), harness.Setting("max_slot_wal_keep_size", "10GB"))
+	t.Setenv("PATH", t.TempDir()) // has no duckdb
 	c := newChecked(t, p, "c_settings", keyed, publish)
 	c.repair("wal_level", exitFinding)
 	c.repair("max_wal_senders", exitFinding)

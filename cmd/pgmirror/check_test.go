@@ -36,6 +36,7 @@ func TestCheckText(t *testing.T) {
 		{Level: pgcdc.LevelError, Check: "e", Object: "o\x1b[2J2", Problem: "p2", Why: "w2", Fix: pgcdc.Fix{SQL: []string{"S1;", "S2;"}, Restart: true, Config: []string{"k: v"}, Shell: []string{"cmd"}, Advice: "mind"}},
 	}}
 	want := `database shop as role mirror: PostgreSQL 15.18 on Neon
+DuckDB v1.2.3 in pgmirror; duckdb on the PATH v1 
 
 ERRORS
 
@@ -59,14 +60,14 @@ o1: p1 [n]
 
 1 error, 0 warnings, 1 note
 `
-	if got := checkText(report); got != want {
+	if got := checkText(report, duckDBs{Embedded: "v1.2.3", Installed: "v1\x1b"}); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 
 // The JSON document has a list also when nothing was found.
 func TestCheckDocument(t *testing.T) {
-	text, err := checkDocument(&pgcdc.CheckReport{Version: "15.18", Database: "d", Role: "r"})
+	text, err := checkDocument(&pgcdc.CheckReport{Version: "15.18", Database: "d", Role: "r"}, duckDBs{Embedded: "v1.2.3"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 
 // checkText is the report for people: the findings by level, each with its fix. Control characters of names are replaced; the
 // JSON form has them as they are.
-func checkText(report *pgcdc.CheckReport) string {
+func checkText(report *pgcdc.CheckReport, found duckDBs) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "database %s as role %s", oneLine(report.Database), oneLine(report.Role))
 	if report.Version != "" {
@@ -17,6 +17,13 @@ func checkText(report *pgcdc.CheckReport) string {
 	}
 	if report.Provider != "" {
 		fmt.Fprintf(&b, " on %s", report.Provider)
+	}
+	fmt.Fprintf(&b, "\nDuckDB %s in pgmirror", found.Embedded)
+	if found.Installed != "" {
+		fmt.Fprintf(&b, "; duckdb on the PATH %s", oneLine(found.Installed))
+	}
+	if found.Iceberg != "" {
+		fmt.Fprintf(&b, " with iceberg %s", oneLine(found.Iceberg))
 	}
 	b.WriteString("\n")
 	var counts []string

@@ -25,7 +25,8 @@ func (a *app) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run --source URL --publication NAME",
 		Short: "Mirror a publication until stopped",
-		Long: `run copies the publication's tables, then follows the source commit by commit. The first SIGTERM or SIGINT stops it in
+		Long: `run copies the publication's tables, then follows the source commit by commit. It starts with the quick part of check: what
+would make a new mirror impossible ends it with the fix, and everything else that is wrong is logged once. The first SIGTERM or SIGINT stops it in
 order: no more changes are read, what is visible is committed and acknowledged. The second stops it at once; nothing is
 lost by that either.`,
 		Args: cobra.NoArgs,
@@ -85,6 +86,11 @@ func (a *app) run(ctx context.Context, s *settings, create string) error {
 				return err
 			}
 		}
+		wait, err := a.preflight(ctx, s, t, dir, log)
+		if err != nil {
+			return err
+		}
+		defer wait()
 		return serve(ctx, s, t, dir, listener, log)
 	})
 	if err != nil {
