@@ -19,6 +19,7 @@ func (r *copyRange) run(ctx context.Context, m *Mirror, snapshot pgcdc.ExportedS
 	wait := firstRetry
 	for attempt := 1; ; attempt++ {
 		if c.failed() {
+			r.settle(&m.copying, true) // nothing is left to do
 			return nil
 		}
 		part, err := r.attempt(ctx, m, snapshot)
@@ -29,7 +30,7 @@ func (r *copyRange) run(ctx context.Context, m *Mirror, snapshot pgcdc.ExportedS
 		}
 		if c.failed() {
 			m.discardPart(ctx, part)
-			return nil
+			continue
 		}
 		if errors.Is(err, pgcdc.ErrRewritten) {
 			return &rewrittenError{oid: c.table.oid, name: c.table.String(), err: err}
