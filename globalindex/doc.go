@@ -7,7 +7,7 @@
 //	            hash = bucket (high N bits, not stored) · low 64−N bits (stored)      (docs/formats/file-index.md)
 //
 // A lookup asks the filter first, which stops most hashes that are not there. As files come, Tiers says which neighbouring
-// indexes to make one of, and Merge does it.
+// indexes to make one of, and Merge does it. Probe looks many hashes up in one pass.
 //
 // Invariants:
 //   - An index has no versions: only the applier looks keys up, in commit order. A MemIndex holds live rows only; a FileIndex

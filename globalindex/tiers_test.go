@@ -130,6 +130,7 @@ func BenchmarkTiers(b *testing.B) {
 	keys := key
 	key = 0
 	one := index(uint64(keys))
+	var alone float64 // ns a lookup in the one index
 	newest := slices.Clone(tiers)
 	slices.Reverse(newest)
 	for _, c := range []struct {
@@ -149,6 +150,11 @@ func BenchmarkTiers(b *testing.B) {
 					b.Fatal(dst)
 				}
 			}
+			own := float64(b.Elapsed()) / float64(b.N)
+			if len(c.indexes) == 1 {
+				alone = own
+			}
+			b.ReportMetric(own/alone, "×one")
 		})
 	}
 }

@@ -29,14 +29,20 @@ func (m *Mirror) apply(ctx context.Context, tx *pgcdc.Transaction) error {
 		}
 	}
 	var rows int64
-	err := tx.Changes(func(ch *pgcdc.Change) error {
+	apply := func(ch *pgcdc.Change) error {
 		n, err := m.change(ch, lsn)
 		rows += n
 		if err != nil {
 			return err
 		}
 		return m.makeRoom(ctx)
-	})
+	}
+	var err error
+	if m.worthProbing(tx) {
+		err = m.applyInWindows(tx, apply)
+	} else {
+		err = tx.Changes(apply)
+	}
 	if err == nil && rows != tx.Rows {
 		err = fmt.Errorf("%d rows were decoded, %d applied", tx.Rows, rows)
 	}

@@ -8,6 +8,7 @@ import (
 // lookupCounts count how rows are found.
 type lookupCounts struct {
 	lookups    atomic.Int64
+	probed     atomic.Int64 // lookups that used what a pass over many keys had found
 	candidates atomic.Int64 // rows looked at that have the hash sought, the deleted ones too
 }
 
@@ -29,6 +30,18 @@ func (t *table) find(m *Mirror) (location, bool, error) {
 		if s.inBatch(t.sealed[i]) {
 			return s.found, true, nil
 		}
+	}
+	if p := m.probed; p.usable(t) {
+		m.lookups.probed.Add(1)
+		for _, c := range p.at[:p.n] {
+			s.seen++
+			if seg := c.index.segments[c.File]; !seg.vis.Deleted(c.Row) {
+				if done, err := s.candidate(location{seg, c.Row}); done || err != nil {
+					return s.found, done, err
+				}
+			}
+		}
+		return s.found, s.sole, nil
 	}
 	for i := len(t.indexes) - 1; i >= 0; i-- {
 		if done, err := s.inFiles(t.indexes[i]); done || err != nil {

@@ -110,6 +110,7 @@ func (j *indexMerge) install(m *Mirror) {
 		s.file.index = j.out.path
 	}
 	t.indexes = slices.Replace(t.indexes, at, at+len(j.inputs), j.out)
+	t.epoch++
 }
 
 // giveBack ends the job's hold on its inputs. The applier's turn.

@@ -33,14 +33,14 @@ func TestIndexesStayFew(t *testing.T) {
 	w.faults, w.pressure = 0, false
 	w.start()
 	ctx := context.Background()
-	w.grow(0, 150)
+	w.grow(0, 1000)
 	tab := w.m.byOID[1]
 	if n := len(tab.indexes); n > 8 {
-		t.Errorf("150 flushes leave %d file indexes", n)
+		t.Errorf("1,000 flushes leave %d file indexes", n)
 	}
 	w.check(w.m.Check(ctx))
 	for i := range 50 { // rows that lie in merged indexes are found and deleted
-		row := w.table(1).versions[len(w.table(1).versions)-150+3*i]
+		row := w.table(1).versions[len(w.table(1).versions)-1000+20*i]
 		w.planned(1, message{'D'}.u32(1).old(&w.table(1).def, row.cells), func(c LSN) { row.deleted = c })
 	}
 	w.check(w.m.checkpoint(ctx))

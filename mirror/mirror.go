@@ -41,22 +41,26 @@ type Mirror struct {
 	wantCut       chan struct{} // asks the checkpointer for a cut now
 
 	// The applier's. Other goroutines see them through inTurn or shared.
-	doc         document
-	tables      []*table
-	byOID       map[uint32]*table
-	touched     []*table
-	steps       int    // changes applied
-	begun       func() // to be called with the first event of a connection
-	lastSegment uint32
-	applied     LSN  // end of the last commit applied, or of the keepalive that came after it
-	abandoned   bool // a stop came inside a transaction; what was applied of it counts for nothing
-	durable     LSN
-	cut         LSN // of the checkpoint in flight; 0 when there is none
-	lastCommit  commitMark
-	guard       forkGuard
-	looks       []look
-	catalogLSN  LSN
-	garbage     []garbage
+	doc     document
+	tables  []*table
+	byOID   map[uint32]*table
+	touched []*table
+	steps   int    // changes applied
+	probed  *probe // what the FileIndexes say of the key of the change that is being applied; nil when they were not asked
+	// From these sizes on keys are looked up together; a test lowers them.
+	probeRows    int64
+	probeEntries uint64
+	begun        func() // to be called with the first event of a connection
+	lastSegment  uint32
+	applied      LSN  // end of the last commit applied, or of the keepalive that came after it
+	abandoned    bool // a stop came inside a transaction; what was applied of it counts for nothing
+	durable      LSN
+	cut          LSN // of the checkpoint in flight; 0 when there is none
+	lastCommit   commitMark
+	guard        forkGuard
+	looks        []look
+	catalogLSN   LSN
+	garbage      []garbage
 	// staleIndexes are FileIndexes of files that are gone from their tables.
 	discarded    []string // data files that were truncated before any snapshot named them
 	staleIndexes []string
@@ -91,6 +95,7 @@ func New(cfg Config, source Source, warehouse Warehouse, files Files, clock Cloc
 		wantCut: make(chan struct{}, 1),
 		byOID:   map[uint32]*table{},
 	}
+	m.probeRows, m.probeEntries = probeRows, probeEntries
 	m.flusher = newFlusher(m)
 	m.shared.set(func(s *sharedState) { s.state = "starting" })
 	return m, nil

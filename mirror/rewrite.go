@@ -206,6 +206,7 @@ func (rw *rewrite) install(m *Mirror) error {
 		if rw.index != nil {
 			if t.state == stateStreaming && rw.out.droppedAt.Load() == 0 {
 				t.indexes = append(t.indexes, rw.index)
+				t.epoch++
 			} else {
 				rw.index.unmap()
 			}
@@ -360,4 +361,5 @@ func (m *Mirror) closeIndexes(t *table) {
 		m.closeIndex(x)
 	}
 	t.indexes = nil
+	t.epoch++
 }

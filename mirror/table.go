@@ -55,6 +55,7 @@ type table struct {
 	open    *segment     // memory: the batch being filled
 	sealed  []*segment   // memory: full batches, oldest first
 	indexes []*fileIndex // of files, oldest first
+	epoch   uint64       // counts changes of indexes and shape
 	files   []*segment
 	// snapshots are those that the catalog retains, as of the last commit.
 	snapshots []iceberg.SnapshotInfo
@@ -115,6 +116,7 @@ func (t *table) String() string { return t.name.Schema + "." + t.name.Name }
 // setShape prepares the table for changes.
 func (t *table) setShape(s *shape) {
 	t.shape = s
+	t.epoch++
 	t.seeking, t.reading = nil, nil
 	for _, k := range s.key {
 		t.seeking = append(t.seeking, newColumn(s.columns[k].typ))

@@ -39,6 +39,7 @@ type world struct {
 	nullBad  bool  // on_unrepresentable: null
 	spill    int64 // bytes from which a transaction counts as large; 0 for the default
 	pressure bool  // memory is always short: whatever can be flushed must be before the next change is applied
+	eager    bool  // keys of a transaction are looked up together, however few
 	faults   int   // tables that may still be made to fail
 
 	sending bool // commits go to the mirror at once
@@ -74,6 +75,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	}
 	w.pressure = w.rng.IntN(3) == 0
 	w.faults = w.rng.IntN(4)
+	w.eager = w.rng.IntN(2) == 0
 	return w
 }
 
@@ -135,6 +137,9 @@ func (w *world) start() {
 		Effect: w.effect}
 	m, err := New(cfg, w.source, w.ware, w.files, w.clock)
 	w.check(err)
+	if w.eager {
+		m.probeRows, m.probeEntries = 2, 1
+	}
 	w.check(m.recover(ctx))
 	w.m, w.stop, w.ended, w.sending = m, stop, make(chan error, 1), true
 	go func() { w.ended <- m.applyLoop(ctx) }()
