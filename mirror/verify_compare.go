@@ -156,18 +156,15 @@ func (c *comparison) readFile(ctx context.Context, f *readstate.File, ids []int3
 		return err
 	}
 	defer r.Close()
-	visible := func(row int) bool { return !f.Deleted.Contains(uint32(row)) }
-	if c.sample != nil && len(c.sample.key) > 0 {
-		chosen, err := c.choose(ctx, r, f, visible)
-		if err != nil || chosen.IsEmpty() {
+	if c.sample != nil {
+		if skips, err := c.skips(ctx, r, f); err != nil || skips {
 			return err
 		}
-		visible = func(row int) bool { return chosen.Contains(uint32(row)) }
 	}
 	rows := int64(0)
 	err = r.Columns(ctx, ids, func(rec arrow.RecordBatch, first int64) error {
 		rows += rec.NumRows()
-		return c.encodeRows(rec.Columns(), int(rec.NumRows()), func(row int) bool { return visible(int(first) + row) }, e, each)
+		return c.encodeRows(rec.Columns(), int(rec.NumRows()), func(row int) bool { return !f.Deleted.Contains(uint32(first) + uint32(row)) }, e, each)
 	})
 	if err == nil && rows != f.Rows {
 		err = fmt.Errorf("%w: %s has %d rows, the catalog says %d", iceberg.ErrCorrupt, f.Path, rows, f.Rows)
@@ -175,7 +172,7 @@ func (c *comparison) readFile(ctx context.Context, f *readstate.File, ids []int3
 	return err
 }
 
-// encodeRows calls each with some of the n rows of the columns.
+// encodeRows calls each with the visible ones among the n rows of the columns, or with those of the sample.
 func (c *comparison) encodeRows(arrays []arrow.Array, n int, visible func(row int) bool, e *rowEncoder, each rowFunc) error {
 	values := make([]valueAppender, len(c.columns))
 	for i := range c.columns {
@@ -184,8 +181,19 @@ func (c *comparison) encodeRows(arrays []arrow.Array, n int, visible func(row in
 			return fmt.Errorf("column %q: %w", c.columns[i].name, err)
 		}
 	}
+	chosen := func(int) bool { return true }
+	if c.sample != nil {
+		key := make([]arrow.Array, len(c.key))
+		for i, k := range c.key {
+			key[i] = arrays[k]
+		}
+		var err error
+		if chosen, err = c.judge(key); err != nil {
+			return err
+		}
+	}
 	for row := range n {
-		if !visible(row) {
+		if !visible(row) || !chosen(row) {
 			continue
 		}
 		e.begin()
@@ -193,7 +201,7 @@ func (c *comparison) encodeRows(arrays []arrow.Array, n int, visible func(row in
 			e.buf = value(e.buf, row)
 			e.end()
 		}
-		if c.sample != nil && !c.sample.has(e) {
+		if c.sample != nil && len(c.key) == 0 && !c.sample.has(e) {
 			continue
 		}
 		if err := each(e); err != nil {

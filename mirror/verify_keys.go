@@ -152,8 +152,7 @@ func cutText(t *pgcdc.Type, data []byte) (text string, rest []byte) {
 	case pgcdc.KindFloat8:
 		return strconv.FormatFloat(math.Float64frombits(binary.LittleEndian.Uint64(data)), 'g', -1, 64), data[8:]
 	case pgcdc.KindDecimal:
-		n := decimal128.New(int64(binary.LittleEndian.Uint64(data[8:])), binary.LittleEndian.Uint64(data))
-		return n.ToString(int32(t.Scale)), data[16:]
+		return decimalText(t, data), data[16:]
 	case pgcdc.KindUUID:
 		return uuid.UUID(data[:16]).String(), data[16:]
 	case pgcdc.KindDate:
@@ -184,6 +183,12 @@ func cutText(t *pgcdc.Type, data []byte) (text string, rest []byte) {
 		return `\x` + hex.EncodeToString(data[:min(length, maxKeyText)]), data[length:]
 	}
 	return string(data[:length]), data[length:]
+}
+
+// decimalText prints a numeric(p, s), which has s digits after the point.
+func decimalText(t *pgcdc.Type, raw []byte) string {
+	n := decimal128.New(int64(binary.LittleEndian.Uint64(raw[8:])), binary.LittleEndian.Uint64(raw))
+	return n.ToString(int32(t.Scale))
 }
 
 func timestampText(micros int64, zone bool) string {

@@ -2,13 +2,12 @@ package mirror
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"math"
 	"strconv"
 
-	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/google/uuid"
 	"github.com/zeebo/xxh3"
@@ -54,12 +53,11 @@ func (s *sample) chooses(value func(column int) []byte, row []byte) bool {
 	text := make([]byte, 0, 64)
 	for i, k := range s.key {
 		if i > 0 {
-			text = append(text, 0x1f)
+			text = append(text, '|')
 		}
 		text = appendSampleText(text, s.types[i], value(k))
 	}
-	hash := sha256.Sum256(text)
-	return binary.BigEndian.Uint64(hash[:]) < s.limit
+	return pgcdc.InSample(text, s.limit)
 }
 
 // appendSampleText appends what pgcdc.SampleForm says of a value, from its canonical encoding, which is that of a value that is not
@@ -76,6 +74,8 @@ func appendSampleText(dst []byte, t *pgcdc.Type, encoded []byte) []byte {
 		return strconv.AppendInt(dst, int64(int32(binary.LittleEndian.Uint32(raw))), 10)
 	case pgcdc.KindInt8, pgcdc.KindOID:
 		return strconv.AppendInt(dst, int64(binary.LittleEndian.Uint64(raw)), 10)
+	case pgcdc.KindDecimal:
+		return append(dst, decimalText(t, raw)...)
 	case pgcdc.KindUUID:
 		return append(dst, uuid.UUID(raw).String()...)
 	case pgcdc.KindDate:
@@ -86,10 +86,7 @@ func appendSampleText(dst []byte, t *pgcdc.Type, encoded []byte) []byte {
 		return hex.AppendEncode(dst, binary.BigEndian.AppendUint64(nil, uint64(sentTimestamp(int64(binary.LittleEndian.Uint64(raw))))))
 	}
 	_, n := binary.Uvarint(raw)
-	if t.Kind == pgcdc.KindBytea {
-		return hex.AppendEncode(dst, raw[n:])
-	}
-	return append(dst, raw[n:]...)
+	return hex.AppendEncode(dst, raw[n:]) // bytea, and text in UTF-8
 }
 
 // PostgreSQL counts from 2000-01-01, and its infinities are the extreme values of the type.
@@ -118,38 +115,55 @@ func sentTimestamp(micros int64) int64 {
 	return micros - microsTo2000
 }
 
-// choose reads a file's key columns and says which of its visible rows are in the sample.
-func (c *comparison) choose(ctx context.Context, r DataReader, f *readstate.File, visible func(row int) bool) (*roaring.Bitmap, error) {
-	ids := make([]int32, len(c.key))
-	position := make(map[int]int, len(c.key))
+// judge gives a function that says whether a row of arrays of the key's columns, in key order, is in the sample. Without a key it
+// cannot be told from these, and every row may be.
+func (c *comparison) judge(key []arrow.Array) (func(row int) bool, error) {
+	if len(c.key) == 0 {
+		return func(int) bool { return true }, nil
+	}
+	values := make([]valueAppender, len(c.key))
+	position := make([]int, len(c.columns))
 	for i, k := range c.key {
-		ids[i] = c.columns[k].fieldID
+		var err error
+		if values[i], err = appenderOf(key[i], true); err != nil {
+			return nil, fmt.Errorf("column %q: %w", c.columns[k].name, err)
+		}
 		position[k] = i
 	}
-	chosen := roaring.New()
 	e := &rowEncoder{}
+	value := func(k int) []byte { return e.value(position[k]) }
+	return func(row int) bool {
+		e.begin()
+		for _, value := range values {
+			e.buf = value(e.buf, row)
+			e.end()
+		}
+		return c.sample.chooses(value, e.buf)
+	}, nil
+}
+
+// fewRows is how many rows of a sample a file may be expected to hold for its key to be read first: then it may hold none.
+const fewRows = 8
+
+// skips says whether a file has no visible row of the sample. It does not look when there is likely to be one.
+func (c *comparison) skips(ctx context.Context, r DataReader, f *readstate.File) (bool, error) {
+	if len(c.key) == 0 || float64(f.Rows)*c.sample.percent/100 > fewRows {
+		return false, nil
+	}
+	ids := make([]int32, len(c.key))
+	for i, k := range c.key {
+		ids[i] = c.columns[k].fieldID
+	}
+	found := false
 	err := r.Columns(ctx, ids, func(rec arrow.RecordBatch, first int64) error {
-		values := make([]valueAppender, len(ids))
-		for i := range values {
-			var err error
-			if values[i], err = appenderOf(rec.Column(i), true); err != nil {
-				return err
-			}
+		chosen, err := c.judge(rec.Columns())
+		if err != nil {
+			return err
 		}
 		for row := range int(rec.NumRows()) {
-			if !visible(int(first) + row) {
-				continue
-			}
-			e.begin()
-			for _, value := range values {
-				e.buf = value(e.buf, row)
-				e.end()
-			}
-			if c.sample.chooses(func(k int) []byte { return e.value(position[k]) }, e.buf) {
-				chosen.Add(uint32(first) + uint32(row))
-			}
+			found = found || !f.Deleted.Contains(uint32(first)+uint32(row)) && chosen(row)
 		}
 		return nil
 	})
-	return chosen, err
+	return !found, err
 }

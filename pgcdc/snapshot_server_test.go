@@ -258,3 +258,21 @@ func copySample(t *testing.T, p *harness.Postgres) {
 		t.Errorf("of a float key come %d rows", len(rows))
 	}
 }
+
+// The hash that chooses samples is the server's, for texts of every length.
+func TestSampleHash(t *testing.T) {
+	p := harness.StartPostgres(t)
+	rows, err := p.Query(`SELECT s, hashtextextended(s COLLATE "C", 0) FROM (SELECT repeat('', 0) s UNION SELECT left(md5(i::text) || md5((-i)::text), i % 61) FROM generate_series(1, 500) i) x`)
+	if err != nil || len(rows) < 300 {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	for _, row := range rows {
+		want, err := strconv.ParseInt(row[1], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := pgcdc.SampleHash([]byte(row[0])); int64(got) != want {
+			t.Errorf("the hash of %q is %d, the server's is %d", row[0], int64(got), want)
+		}
+	}
+}

@@ -322,7 +322,7 @@ func TestVerifySample(t *testing.T) {
 		"bool": "i = 1", "text": "'ż' || i || chr(39)", "varchar(9)": "'v' || i", "char(9)": "'c' || i", "uuid": "md5(i::text)::uuid",
 		"bytea": "int4send(i)", "date": "'4713-01-01 BC'::date + i * 10000", "time": "time '00:00' + i * interval '1.000001 s'",
 		"timestamp": "timestamp '0001-01-01 BC' + i * interval '9.7 years'", "timestamptz": "timestamptz '1700-01-01' + i * interval '1.3 years 0.1 s'",
-		"numeric(10,2)": "i / 4.0", "float8": "i / 3.0::float8", "inet": "'10.0.0.0'::inet + i", "interval": "i * interval '1 hour'", "int4[]": "array[i, i]",
+		"numeric(10,2)": "(i - 200) / 100.0", "numeric(5,0)": "i - 7", "float8": "i / 3.0::float8", "inet": "'10.0.0.0'::inet + i", "interval": "i * interval '1 hour'", "int4[]": "array[i, i]",
 	}
 	special := map[string]string{"date": "'infinity', '-infinity'", "timestamp": "'infinity', '-infinity'", "timestamptz": "'infinity', '-infinity'", "float8": "'infinity', '-0'"}
 	var statements []string
