@@ -6,11 +6,14 @@ package duckdb
 
 extern void pgmirrorDrop(void *);
 extern void pgmirrorSQL(void *, void *, void *);
-extern void pgmirrorLive(void *, void *, void *);
+extern void pgmirrorColumns(void *, void *, void *);
+extern void pgmirrorLiveBind(void *);
+extern void *pgmirrorLiveCopy(void *);
 extern void pgmirrorMemoryBind(void *);
 extern void pgmirrorMemoryInit(void *);
 extern void pgmirrorMemoryLocal(void *);
 extern void pgmirrorMemoryFill(void *, void *);
+extern void pgmirrorRowsInit(void *);
 extern void pgmirrorResultBind(void *);
 extern void pgmirrorResultInit(void *);
 extern void pgmirrorResultFill(void *, void *);
@@ -18,11 +21,14 @@ extern void pgmirrorResultFill(void *, void *);
 // DuckDB takes C function pointers; these are the exported Go functions below.
 static void *at_drop(void) { return (void *)pgmirrorDrop; }
 static void *at_sql(void) { return (void *)pgmirrorSQL; }
-static void *at_live(void) { return (void *)pgmirrorLive; }
+static void *at_columns(void) { return (void *)pgmirrorColumns; }
+static void *at_live_bind(void) { return (void *)pgmirrorLiveBind; }
+static void *at_live_copy(void) { return (void *)pgmirrorLiveCopy; }
 static void *at_memory_bind(void) { return (void *)pgmirrorMemoryBind; }
 static void *at_memory_init(void) { return (void *)pgmirrorMemoryInit; }
 static void *at_memory_local(void) { return (void *)pgmirrorMemoryLocal; }
 static void *at_memory_fill(void) { return (void *)pgmirrorMemoryFill; }
+static void *at_rows_init(void) { return (void *)pgmirrorRowsInit; }
 static void *at_result_bind(void) { return (void *)pgmirrorResultBind; }
 static void *at_result_init(void) { return (void *)pgmirrorResultInit; }
 static void *at_result_fill(void) { return (void *)pgmirrorResultFill; }
@@ -59,7 +65,7 @@ func pgmirrorDrop(p unsafe.Pointer) {
 	C.free(p)
 }
 
-// binding is the bind data of pgmirror_memory: a plan's hold on a handle.
+// binding is the bind data of pgmirror_memory, pgmirror_rows and pgmirror_live: a plan's hold on a handle.
 type binding struct {
 	db *DB
 	h  *handle
@@ -77,25 +83,43 @@ func guard(err *error) {
 }
 
 //export pgmirrorSQL
-func pgmirrorSQL(infoPtr, in, out unsafe.Pointer) {
+func pgmirrorSQL(info, in, out unsafe.Pointer) { scalarCall(info, in, out, (*DB).sqlCall) }
+
+//export pgmirrorColumns
+func pgmirrorColumns(info, in, out unsafe.Pointer) { scalarCall(info, in, out, (*DB).fileColumns) }
+
+func scalarCall(infoPtr, in, out unsafe.Pointer, call func(*DB, mapping.DataChunk, mapping.Vector) error) {
 	info := mapping.FunctionInfo{Ptr: infoPtr}
 	db := unbox(mapping.ScalarFunctionGetExtraInfo(info)).(*DB)
 	err := func() (err error) {
 		defer guard(&err)
-		return db.sqlCall(mapping.DataChunk{Ptr: in}, mapping.Vector{Ptr: out})
+		return call(db, mapping.DataChunk{Ptr: in}, mapping.Vector{Ptr: out})
 	}()
 	if err != nil {
 		mapping.ScalarFunctionSetError(info, err.Error())
 	}
 }
 
-//export pgmirrorLive
-func pgmirrorLive(infoPtr, in, out unsafe.Pointer) {
-	info := mapping.FunctionInfo{Ptr: infoPtr}
-	db := unbox(mapping.ScalarFunctionGetExtraInfo(info)).(*DB)
-	if err := db.live(mapping.DataChunk{Ptr: in}, mapping.Vector{Ptr: out}); err != nil {
-		mapping.ScalarFunctionSetError(info, err.Error())
+//export pgmirrorLiveBind
+func pgmirrorLiveBind(infoPtr unsafe.Pointer) {
+	info := mapping.BindInfo{Ptr: infoPtr}
+	db := unbox(mapping.ScalarFunctionBindGetExtraInfo(info)).(*DB)
+	h, err := db.liveBind(info)
+	if err != nil {
+		mapping.ScalarFunctionBindSetError(info, err.Error())
+		return
 	}
+	mapping.ScalarFunctionSetBindData(info, boxPlan(&binding{db: db, h: h}), C.at_drop())
+	mapping.ScalarFunctionSetBindDataCopy(info, C.at_live_copy())
+}
+
+// pgmirrorLiveCopy is for the optimizer, which copies expressions.
+//
+//export pgmirrorLiveCopy
+func pgmirrorLiveCopy(p unsafe.Pointer) unsafe.Pointer {
+	b := unbox(p).(*binding)
+	b.db.handles.again(b.h)
+	return boxPlan(&binding{db: b.db, h: b.h})
 }
 
 //export pgmirrorMemoryBind
@@ -105,7 +129,7 @@ func pgmirrorMemoryBind(infoPtr unsafe.Pointer) {
 	id := bigintParameter(info)
 	h, ok := db.memoryBind(info, id)
 	if !ok {
-		mapping.BindSetError(info, fmt.Sprintf("pgmirror_memory: there is no read handle %d", id))
+		mapping.BindSetError(info, fmt.Sprintf("there is no read handle %d", id))
 		return
 	}
 	mapping.BindSetBindData(info, box(&binding{db: db, h: h}), C.at_drop())
@@ -116,6 +140,12 @@ func pgmirrorMemoryInit(infoPtr unsafe.Pointer) {
 	info := mapping.InitInfo{Ptr: infoPtr}
 	b := unbox(mapping.InitGetBindData(info)).(*binding)
 	mapping.InitSetInitData(info, box(newMemoryScan(info, b.h)), C.at_drop())
+}
+
+//export pgmirrorRowsInit
+func pgmirrorRowsInit(infoPtr unsafe.Pointer) {
+	info := mapping.InitInfo{Ptr: infoPtr}
+	rowsInit(info, unbox(mapping.InitGetBindData(info)).(*binding).h)
 }
 
 //export pgmirrorMemoryLocal
@@ -173,7 +203,7 @@ func bigintParameter(info mapping.BindInfo) int64 {
 
 // register makes the functions known to the DB's instance.
 func (db *DB) register() error {
-	scalar := func(name string, fn unsafe.Pointer, result mapping.Type, args ...mapping.Type) error {
+	scalar := func(name string, fn, bind unsafe.Pointer, result mapping.LogicalType, args ...mapping.Type) error {
 		f := mapping.CreateScalarFunction()
 		defer mapping.DestroyScalarFunction(&f)
 		mapping.ScalarFunctionSetName(f, name)
@@ -182,17 +212,18 @@ func (db *DB) register() error {
 			mapping.ScalarFunctionAddParameter(f, t)
 			mapping.DestroyLogicalType(&t)
 		}
-		t := mapping.CreateLogicalType(result)
-		mapping.ScalarFunctionSetReturnType(f, t)
-		mapping.DestroyLogicalType(&t)
+		mapping.ScalarFunctionSetReturnType(f, result)
 		mapping.ScalarFunctionSetExtraInfo(f, box(db), C.at_drop())
+		if bind != nil {
+			mapping.ScalarFunctionSetBind(f, bind)
+		}
 		mapping.ScalarFunctionSetFunction(f, fn)
 		if mapping.RegisterScalarFunction(db.admin, f) == mapping.StateError {
 			return fmt.Errorf("register %s with DuckDB", name)
 		}
 		return nil
 	}
-	table := func(name string, bind, init, local, fill unsafe.Pointer) error {
+	table := func(name string, projects bool, bind, init, local, fill unsafe.Pointer) error {
 		f := mapping.CreateTableFunction()
 		defer mapping.DestroyTableFunction(&f)
 		mapping.TableFunctionSetName(f, name)
@@ -204,19 +235,25 @@ func (db *DB) register() error {
 		mapping.TableFunctionSetInit(f, init)
 		if local != nil {
 			mapping.TableFunctionSetLocalInit(f, local)
-			mapping.TableFunctionSupportsProjectionPushdown(f, true)
 		}
+		mapping.TableFunctionSupportsProjectionPushdown(f, projects)
 		mapping.TableFunctionSetFunction(f, fill)
 		if mapping.RegisterTableFunction(db.admin, f) == mapping.StateError {
 			return fmt.Errorf("register %s with DuckDB", name)
 		}
 		return nil
 	}
+	yesNo := mapping.CreateLogicalType(mapping.TypeBoolean)
+	defer mapping.DestroyLogicalType(&yesNo)
+	columns := newFileColumnsType()
+	defer columns.destroy()
 	for _, err := range []error{
-		scalar("pgmirror_sql", C.at_sql(), mapping.TypeVarchar, mapping.TypeVarchar, mapping.TypeUBigInt),
-		scalar("pgmirror_live", C.at_live(), mapping.TypeBoolean, mapping.TypeBigInt, mapping.TypeUBigInt, mapping.TypeBigInt),
-		table("pgmirror_memory", C.at_memory_bind(), C.at_memory_init(), C.at_memory_local(), C.at_memory_fill()),
-		table("pgmirror_result", C.at_result_bind(), C.at_result_init(), nil, C.at_result_fill()),
+		scalar("pgmirror_sql", C.at_sql(), nil, columns.text, mapping.TypeVarchar, mapping.TypeUBigInt),
+		scalar("pgmirror_columns", C.at_columns(), nil, columns.all, mapping.TypeBigInt),
+		scalar("pgmirror_live", liveFunction(), C.at_live_bind(), yesNo, mapping.TypeBigInt, mapping.TypeUInteger, mapping.TypeBigInt),
+		table("pgmirror_memory", true, C.at_memory_bind(), C.at_memory_init(), C.at_memory_local(), C.at_memory_fill()),
+		table("pgmirror_rows", true, C.at_memory_bind(), C.at_rows_init(), nil, rowsFunction()),
+		table("pgmirror_result", false, C.at_result_bind(), C.at_result_init(), nil, C.at_result_fill()),
 	} {
 		if err != nil {
 			return err

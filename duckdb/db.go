@@ -59,6 +59,8 @@ type DB struct {
 	conn   mapping.Connection // the user's
 	admin  mapping.Connection // for functions and views
 
+	nothing string // path of a Parquet file without rows
+
 	handles handles
 	chunks  *chunkCache
 	bitmaps *bitmapCache
@@ -99,6 +101,9 @@ func Open(ctx context.Context, config Config) (_ *DB, err error) {
 		return nil, err
 	}
 	if err := db.register(); err != nil {
+		return nil, err
+	}
+	if err := db.writeNothing(ctx); err != nil {
 		return nil, err
 	}
 	if err := db.selfTest(ctx); err != nil {

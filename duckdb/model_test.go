@@ -168,19 +168,25 @@ func TestDeletedRowsDoNotThrow(t *testing.T) {
 	}
 }
 
-// The read's text names only files with a visible row, and filters only when one of them has a deleted row.
+// The read's text names only what has a visible row, filters only when a file has a deleted row, and never leaves a file alone.
 func TestUnionText(t *testing.T) {
 	clean, some := fileOf(t, itemRows(0, 3), nil, 10), fileOf(t, itemRows(3, 6), []uint32{1}, 10)
 	dead := fileOf(t, itemRows(6, 8), []uint32{0, 1}, 10)
+	many := fileOf(t, itemRows(0, apartRows), nil, apartRows)
+	live, gone := batchOf(itemRows(8, 10), nil), batchOf(itemRows(8, 10), []uint32{0, 1})
+	const alone = "/nothing.parquet'], "
 	for _, c := range []struct {
 		files    []readstate.File
+		batch    readstate.Batch
 		has, not []string
 	}{
-		{[]readstate.File{clean, dead}, []string{clean.Path, "pgmirror_memory("}, []string{dead.Path, "pgmirror_live("}},
-		{[]readstate.File{dead, some, clean}, []string{some.Path + "', '" + clean.Path, "pgmirror_live(", "UNION ALL"}, []string{dead.Path}},
-		{[]readstate.File{dead}, []string{"pgmirror_memory("}, []string{"read_parquet", "UNION ALL"}},
+		{[]readstate.File{clean, dead}, live, []string{clean.Path, alone, "UNION ALL FROM pgmirror_memory("}, []string{dead.Path, "pgmirror_live("}},
+		{[]readstate.File{clean, dead}, gone, []string{clean.Path, alone}, []string{dead.Path, "pgmirror_live(", "pgmirror_memory("}},
+		{[]readstate.File{dead, clean, some}, gone, []string{some.Path + "', '" + clean.Path + "'], ", "pgmirror_live("}, []string{dead.Path, "UNION ALL", alone}},
+		{[]readstate.File{many, some}, gone, []string{many.Path + "', '", "UNION ALL", some.Path + "', '", "pgmirror_live("}, []string{"pgmirror_memory("}},
+		{[]readstate.File{dead}, gone, []string{"pgmirror_memory("}, []string{"read_parquet", "UNION ALL"}},
 	} {
-		db := openTest(t, fixed(table("items", itemSchema, c.files, nil)))
+		db := openTest(t, fixed(table("items", itemSchema, c.files, []readstate.Batch{c.batch})))
 		text := query(t, db, "SELECT pgmirror_sql('public.items', txid_current())")[0][0]
 		for _, s := range c.has {
 			if !strings.Contains(text, s) {
@@ -192,6 +198,21 @@ func TestUnionText(t *testing.T) {
 				t.Errorf("%s in %s", s, text)
 			}
 		}
+	}
+}
+
+// Files without deleted rows that are read apart from the others have all their rows, and the others only theirs.
+func TestFilesReadApart(t *testing.T) {
+	files := []readstate.File{
+		fileOf(t, itemRows(0, apartRows), nil, 50_000),
+		fileOf(t, itemRows(apartRows, apartRows+10), []uint32{0, 9}, 10),
+		fileOf(t, itemRows(apartRows+10, apartRows+20), []uint32{5}, 10),
+	}
+	db := openTest(t, fixed(table("items", itemSchema, files, nil)))
+	n, gone := apartRows+20, apartRows+apartRows+9+apartRows+15
+	want := fmt.Sprintf("[[%d %d]]", n-3, n*(n-1)/2-gone)
+	if got := query(t, db, "SELECT count(id), sum(id) FROM items"); fmt.Sprint(got) != want {
+		t.Fatalf("got %v, want %v", got, want)
 	}
 }
 

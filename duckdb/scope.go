@@ -29,6 +29,17 @@ type scope struct {
 	state   *pinned // nil when err is set
 	err     error
 	handles map[string]*handle // by table; each with one reference of the scope's
+	counts  bool               // the statement looks as if it only counted
+}
+
+// refused says that the statement wanted more than a count.
+func (sc *scope) refused() bool {
+	for _, h := range sc.handles {
+		if h.refused.Load() {
+			return true
+		}
+	}
+	return false
 }
 
 // explain puts before a statement's error why it had no state, or in its place: as long as none was ever pinned there are no
@@ -104,6 +115,35 @@ func (db *DB) sqlCall(in mapping.DataChunk, out mapping.Vector) error {
 	return nil
 }
 
+// liveBind finds the handle that a call of pgmirror_live names, and takes a reference for the plan.
+func (db *DB) liveBind(info mapping.BindInfo) (*handle, error) {
+	expr := mapping.ScalarFunctionBindGetArgument(info, 0)
+	defer mapping.DestroyExpression(&expr)
+	if !mapping.ExpressionIsFoldable(expr) {
+		return nil, errors.New("pgmirror_live: the read handle is not a constant")
+	}
+	var ctx mapping.ClientContext
+	mapping.ScalarFunctionGetClientContext(info, &ctx)
+	defer mapping.DestroyClientContext(&ctx)
+	var value mapping.Value
+	failed := mapping.ExpressionFold(ctx, expr, &value)
+	defer mapping.DestroyErrorData(&failed)
+	defer mapping.DestroyValue(&value)
+	if mapping.ErrorDataHasError(failed) {
+		return nil, errors.New(mapping.ErrorDataMessage(failed))
+	}
+	id := mapping.GetInt64(value)
+	h, ok := db.handles.retain(id)
+	if ok && h.live == nil {
+		db.handles.release(h)
+		ok = false
+	}
+	if !ok {
+		return nil, fmt.Errorf("pgmirror_live: there is no read handle %d", id)
+	}
+	return h, nil
+}
+
 func (db *DB) tableSQL(key string, txid uint64) (string, error) {
 	s := &db.session
 	s.mu.Lock()
@@ -131,5 +171,8 @@ func (db *DB) tableSQL(key string, txid uint64) (string, error) {
 		db.handles.add(h)
 		s.scope.handles[key] = h
 	}
-	return unionSQL(t.cols, h.files, h.filters(), h.id), nil
+	if s.scope.counts {
+		return h.countSQL(), nil
+	}
+	return h.unionSQL(db.nothing), nil
 }

@@ -41,7 +41,14 @@ func (db *DB) each(ctx context.Context, script string, show func(*result) error)
 			run = func(res *mapping.Result) error { return db.runExtracted(extracted, i, res) }
 		}
 		scope := db.session.scope
-		if err := db.statement(ctx, run, show); err != nil {
+		// In a transaction the failure of a wrong guess could end the transaction.
+		scope.counts = n == 1 && !db.session.inTransaction && countQuestion.MatchString(script)
+		err := db.statement(ctx, run, show)
+		if err != nil && scope.counts && scope.refused() {
+			scope.counts = false
+			err = db.statement(ctx, run, show)
+		}
+		if err != nil {
 			return scope.explain(err)
 		}
 	}

@@ -6,6 +6,16 @@ import (
 	"path/filepath"
 )
 
+// writeNothing makes the Parquet file without rows that readFiles needs.
+func (db *DB) writeNothing(ctx context.Context) error {
+	db.nothing = filepath.Join(db.dir, "nothing.parquet")
+	sql := "COPY (SELECT NULL::INTEGER AS nothing WHERE false) TO " + literal(db.nothing) + " (FORMAT parquet)"
+	if err := db.exec(ctx, sql); err != nil {
+		return fmt.Errorf("write an empty file: %w", err)
+	}
+	return nil
+}
+
 // selfTest checks what DuckDB does not document: file_index is a file's place in the list given, also when statistics
 // leave other files out, and file_row_number counts the file's rows from 0, also when row groups are left out.
 func (db *DB) selfTest(ctx context.Context) error {

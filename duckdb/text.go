@@ -194,3 +194,8 @@ func (db *DB) collect(ctx context.Context, r *result) (*Rows, error) {
 }
 
 func castText(name, _ string) string { return name + "::VARCHAR" }
+
+// vectorSlice is a flat vector's values.
+func vectorSlice[T any](vec mapping.Vector, n int) []T {
+	return unsafe.Slice((*T)(mapping.VectorGetData(vec)), n)
+}

@@ -11,41 +11,55 @@ import (
 //
 // Inside, columns are named after their field ids, so that no column of the source can hide file_index, file_row_number
 // or our own constant. The constant, k, is there for count(*), which makes a UNION ALL read its first column.
-// pgmirror_memory is always there, even over no rows: its bind data keeps the handle.
-func unionSQL(cols []column, files []readstate.File, live bool, handle int64) string {
+//
+// What nothing is read from is left out, because each part costs planning, and because DuckDB sees through a read of files
+// alone better than through a UNION ALL: it knows the number of rows, and looks up what a top-N query needs at the end.
+// So a plan holds its handle, through pgmirror_live or pgmirror_memory, only when it needs more of the state than its files.
+func (h *handle) unionSQL(nothing string) string {
 	var b strings.Builder
-	b.WriteString("SELECT ")
-	for i, c := range cols {
+	b.WriteString(h.selectList() + " FROM (")
+	between := ""
+	if len(h.files) > h.filtered {
+		b.WriteString("SELECT true AS k, * FROM ")
+		h.readFiles(&b, h.files[h.filtered:], nothing)
+		between = " UNION ALL "
+	}
+	if h.filtered > 0 {
+		b.WriteString(between + "SELECT true AS k, * FROM ")
+		h.readFiles(&b, h.files[:h.filtered], nothing)
+		fmt.Fprintf(&b, " WHERE pgmirror_live(%d, file_index::UINTEGER, file_row_number)", h.id)
+		between = " UNION ALL "
+	}
+	if len(h.batches) > 0 || between == "" {
+		fmt.Fprintf(&b, "%sFROM pgmirror_memory(%d)", between, h.id)
+	}
+	b.WriteString(")")
+	return b.String()
+}
+
+// selectList gives the columns their names.
+func (h *handle) selectList() string {
+	parts := make([]string, len(h.table.cols))
+	for i, c := range h.table.cols {
+		parts[i] = c.inner() + " AS " + ident(c.name)
+	}
+	return "SELECT " + strings.Join(parts, ", ")
+}
+
+// readFiles writes a read_parquet of the files. One alone gets an empty one for company: with an explicit schema DuckDB opens no
+// file before it plans, and then gives one file one thread, several files all of them.
+func (h *handle) readFiles(b *strings.Builder, files []readstate.File, nothing string) {
+	b.WriteString("read_parquet([")
+	for i, f := range files {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(c.inner() + " AS " + ident(c.name))
+		b.WriteString(literal(f.Path))
 	}
-	inner := innerList(cols)
-	b.WriteString(" FROM (")
-	if len(files) > 0 {
-		fmt.Fprintf(&b, "SELECT true AS k, %s FROM read_parquet([", inner)
-		for i, f := range files {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			b.WriteString(literal(f.Path))
-		}
-		b.WriteString("], schema=MAP{")
-		for i, c := range cols {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			fmt.Fprintf(&b, "%d: {name: '%s', type: '%s', default_value: NULL}", c.field, c.inner(), c.typ.sql)
-		}
-		b.WriteString("}, hive_partitioning=false)")
-		if live {
-			fmt.Fprintf(&b, " WHERE pgmirror_live(%d, file_index, file_row_number)", handle)
-		}
-		b.WriteString(" UNION ALL ")
+	if len(files) == 1 {
+		b.WriteString(", " + literal(nothing))
 	}
-	fmt.Fprintf(&b, "SELECT k, %s FROM pgmirror_memory(%d))", inner, handle)
-	return b.String()
+	fmt.Fprintf(b, "], schema=pgmirror_columns(%d), hive_partitioning=false)", h.id)
 }
 
 // emptySQL is a read of no rows with the table's columns.
@@ -55,12 +69,4 @@ func emptySQL(cols []column) string {
 		parts[i] = "NULL::" + c.typ.sql + " AS " + ident(c.name)
 	}
 	return "SELECT " + strings.Join(parts, ", ") + " WHERE false"
-}
-
-func innerList(cols []column) string {
-	parts := make([]string, len(cols))
-	for i, c := range cols {
-		parts[i] = c.inner()
-	}
-	return strings.Join(parts, ", ")
 }
