@@ -17,7 +17,7 @@ import (
 // scanRows is how many rows a batch of Reader.Columns holds, or fewer when they would make more than scanBytes.
 const (
 	scanRows  = 8_192
-	scanBytes = 64 << 20
+	scanBytes = 8 << 20 // of large values the reader holds several times this: it doubles buffers, and keeps whole pages
 )
 
 // Reader reads a data file back by field id. One goroutine uses it.
