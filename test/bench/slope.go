@@ -42,7 +42,11 @@ func (b *bench) replaySlope(ctx context.Context, r replayed, tape *capture, p *p
 	}
 	slope, base, fit := leastSquares(rates, cpu)
 	b.say("%s: %s; slope %.3f, base %.1f, R² %.3f", r.name, strings.Join(texts, ", "), slope, base, fit)
-	b.report.add(line{r.name + ", captured: CPU for each 1k rows/s", fmt.Sprintf("%.2f %% of a core", slope), "Retina: " + r.paper, "", goals{atMost(slope, r.slope, "%g %%")},
+	var goal goals
+	if r.limit > 0 {
+		goal = goals{atMost(cpu[0], r.limit, "%g %%").of(fmt.Sprintf("at %.0fk", slopeRates[0]))}
+	}
+	b.report.add(line{r.name + ", captured: CPU for each 1k rows/s", fmt.Sprintf("%.2f %% of a core", slope), "Retina: " + r.paper, "", goal,
 		fmt.Sprintf("least squares over %s; at no load %.1f %%, R² %.3f; a checkpoint every %s", strings.Join(texts, ", "), base, fit, replayCheckpoints)})
 	return nil
 }

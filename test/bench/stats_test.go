@@ -111,3 +111,25 @@ func TestVerdict(t *testing.T) {
 		t.Errorf("%d kept, %d far, %d in all; want 1, 2, 4", kept, far, all)
 	}
 }
+
+// The figures of Go benchmarks are found by name and unit; what was not run is an error.
+func TestParseBench(t *testing.T) {
+	m, err := parseBench("goos: linux\npkg: pgmirror/mirror\nBenchmarkAdd/fixed-2   \t 5363425\t       300.0 ns/op\t         3.334 Mrows/s\t     160 B/op\nBenchmarkApply \t 5\t 7e3 ns/op\nPASS\nok  \tpgmirror/mirror\t9.820s\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, unit string
+		want       float64
+	}{{"Add/fixed", "ns/op", 300}, {"Add/fixed", "Mrows/s", 3.334}, {"Apply", "ns/op", 7000}} {
+		if got := m.value(c.name, c.unit); got.v != c.want || got.err != nil {
+			t.Errorf("%s in %s: %v, want %v", c.name, c.unit, got, c.want)
+		}
+	}
+	if m.value("Add", "ns/op").err == nil || m.value("Apply", "Mrows/s").err == nil {
+		t.Error("what was not measured has a value")
+	}
+	if _, err := parseBench("BenchmarkAdd 5 fast ns/op"); err == nil {
+		t.Error("a figure that is no number was read")
+	}
+}
