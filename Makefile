@@ -3,6 +3,7 @@
 # make demo    a throw-away PostgreSQL, mirrored under writes and compared with DuckDB's answers
 # make crash   2,000 deaths of a mirror; make crash ROUNDS=n SEED=n for others
 # make bench   pgmirror beside what bounds it, into docs/benchmarks.md
+# make bench-compare REV=…   the component benchmarks of a revision beside those of the work tree
 # make fmt vet clean
 
 SHELL   := /usr/bin/env bash -o pipefail
@@ -15,7 +16,7 @@ PLAIN := ./cmd/... ./duckdb/... ./test/...
 
 export CGO_ENABLED := 1
 
-.PHONY: build test tools demo crash fmt vet clean
+.PHONY: build test tools demo crash bench bench-compare fmt vet clean
 
 build:
 	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/pgmirror ./cmd/pgmirror
@@ -56,6 +57,13 @@ bench: build
 	@test/setup/packages.sh postgres
 	go build -o bin/bench ./test/bench
 	bin/bench -pgmirror bin/pgmirror -commit '$(VERSION)' -scale $(SCALE) -note '$(NOTE)' -out docs/benchmarks.md
+
+# make bench-compare REV=HEAD~5 BENCH='Apply|Write' COUNT=10 PACKAGES='mirror iceberg'
+BENCH ?= .
+COUNT ?= 10
+
+bench-compare:
+	@test/bench/compare.sh '$(REV)' '$(BENCH)' '$(COUNT)'
 
 fmt:
 	gofmt -w $$(git ls-files '*.go')

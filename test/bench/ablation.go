@@ -39,6 +39,7 @@ type partial struct {
 }
 
 func (p *partial) Pin(ctx context.Context, req readstate.PinRequest) (*readstate.State, error) {
+	req.VectorsLater = false // a copy of a table is changed, so it has to be complete
 	state, err := p.Client.Pin(ctx, req)
 	if err != nil {
 		return nil, err

@@ -1,11 +1,13 @@
 // Program bench measures pgmirror beside something that bounds it, in the same run, and writes one table of ratios.
 //
 //	drain      backlog: pgmirror run                │ pg_recvlogical to /dev/null, same options
+//	steady     writers at full speed, followed      │ pg_recvlogical, the same way
 //	copy       first copy to Parquet and FileIndex  │ COPY … (FORMAT binary) to nothing, as many connections
 //	freshness  commit ─▶ a DuckDB answer            │ commit ─▶ received by a bare replication connection
+//	ablation   answers without part of the memory   │ answers with all of it
 //	union      views of pgmirror sql                │ read_parquet of the same live rows
-//	replay     captured stream ─▶ the real engine   │ the same bytes, decoded only
-//	sizes      bits and bytes a row, restart        │ the raw keys, a second start
+//	replay     captured stream ─▶ the real engine   │ the same bytes, decoded only; CPU at several rates
+//	components each structure alone                 │ what the Retina paper reports of its own
 //
 // Both sides of a ratio alternate (A B A B …) and the medians are compared, so that what else the machine does falls on
 // both. Every section that wrote something through a mirror ends with pgmirror's own verify; a difference fails the run.
@@ -13,5 +15,8 @@
 // The cluster is a throw-away one with fsync off: it is the source's durability, not the mirror's, that is given up.
 // pgmirror runs as a process of its own, as a role with LOGIN, REPLICATION and SELECT.
 //
-// Component benchmarks are not here: they stand beside the code, for go test -bench and benchstat.
+// The streams are those of two write mixes of our own driver, HyBench and CH-benCHmark; each says how many rows it changes, and
+// as many must be in what was captured.
+//
+// Benchmarks of single structures stand beside the code; components runs some of them, and compare.sh compares two revisions.
 package main

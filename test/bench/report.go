@@ -33,6 +33,11 @@ and the largest of the rounds. PostgreSQL runs with fsync off (its durability is
 defaults, fsync included. "To reach" is what we aim for on two cores; "reached" says how many times a figure is beyond it,
 in bold above 3. What the Retina paper reports is quoted, not measured, from machines of 16 cores.
 
+Benchmarks of single structures stand beside the code. To see what a change does to them, compare a revision with the work
+tree; both sides run in turn, and benchstat says which differences are more than chance:
+
+    make bench-compare REV=HEAD~1 BENCH='Apply|Write' PACKAGES='mirror iceberg' COUNT=10
+
 `
 
 // markdown is the whole document.
