@@ -76,6 +76,7 @@ func Open(ctx context.Context, config Config) (_ *DB, err error) {
 	if config.Source == nil {
 		return nil, errors.New("open duckdb: no source of read states")
 	}
+	config.Request.VectorsLater = true // those of the tables that a statement names come when it is bound
 	if config.CacheBytes == 0 {
 		config.CacheBytes = DefaultCacheBytes
 	}

@@ -97,11 +97,11 @@ func (hs *handles) release(h *handle) {
 	}
 }
 
-// newHandle prepares a table's read: which files and batches have a visible row, and their deleted rows as bitmaps.
-func newHandle(p *pinned, t *shownTable, bitmaps *bitmapCache) *handle {
+// newHandle prepares the read of a table, whose complete content is given: which files and batches have a visible row, and their deleted rows as bitmaps.
+func newHandle(p *pinned, t *shownTable, content *readstate.Table, bitmaps *bitmapCache) *handle {
 	h := &handle{table: t, state: p.retain()}
-	h.addFiles(bitmaps)
-	h.addBatches(bitmaps)
+	h.addFiles(content.Files, bitmaps)
+	h.addBatches(content.Batches, bitmaps)
 	if h.filtered > 0 {
 		h.live = newLiveFiles(h)
 	}
@@ -110,10 +110,10 @@ func newHandle(p *pinned, t *shownTable, bitmaps *bitmapCache) *handle {
 
 // addFiles puts the files that pgmirror_live filters first. Those in which every row is visible are read apart from them, and
 // without the filter, when they have enough rows.
-func (h *handle) addFiles(bitmaps *bitmapCache) {
+func (h *handle) addFiles(files []readstate.File, bitmaps *bitmapCache) {
 	var whole []readstate.File
 	var wholeRows int64
-	for _, f := range h.table.table.Files {
+	for _, f := range files {
 		dead := bitmaps.get(f.Deleted, int(f.Rows))
 		switch {
 		case f.Deleted != nil && int64(f.Deleted.Cardinality()) >= f.Rows:
@@ -137,9 +137,9 @@ func (h *handle) addFiles(bitmaps *bitmapCache) {
 // filter takes that long for so many rows on one core.
 const apartRows = 150_000
 
-func (h *handle) addBatches(bitmaps *bitmapCache) {
-	for i := range h.table.table.Batches {
-		b := &h.table.table.Batches[i]
+func (h *handle) addBatches(batches []readstate.Batch, bitmaps *bitmapCache) {
+	for i := range batches {
+		b := &batches[i]
 		live := int64(b.Rows)
 		if b.Deleted != nil {
 			live -= int64(b.Deleted.Cardinality())

@@ -162,12 +162,18 @@ func (db *DB) tableSQL(key string, txid uint64) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("table %s is not mirrored at %s", key, s.scope.state.state.LSN)
 	}
-	if t.err != "" {
-		return "", errors.New(t.err)
-	}
 	h, ok := s.scope.handles[key]
 	if !ok {
-		h = newHandle(s.scope.state, t, db.bitmaps)
+		content, err := t.table.Complete(context.Background()) // DuckDB's callback has no context
+		switch {
+		case err != nil:
+			return "", err
+		case content.Err != "":
+			return "", errors.New(content.Err)
+		case t.err != "":
+			return "", errors.New(t.err)
+		}
+		h = newHandle(s.scope.state, t, content, db.bitmaps)
 		db.handles.add(h)
 		s.scope.handles[key] = h
 	}

@@ -15,7 +15,7 @@ type shownTable struct {
 	view  viewName
 	key   string // how pgmirror_sql names it
 	cols  []column
-	err   string // why it cannot be read; empty when it can
+	err   string // why DuckDB cannot show its columns; empty when it can
 }
 
 // viewName is a view's place in DuckDB.
@@ -62,10 +62,10 @@ func newPinned(state *readstate.State) *pinned {
 		for _, name := range apart(inSchema[schemas[i]]) {
 			t := tables[next]
 			next++
-			out := &shownTable{table: t, view: viewName{shown, name}, err: t.Err, key: key(t.Name.Schema, t.Name.Name)}
+			out := &shownTable{table: t, view: viewName{shown, name}, key: key(t.Name.Schema, t.Name.Name)}
 			cols, err := columnsOf(t.Schema)
 			out.cols = cols
-			if err != nil && out.err == "" {
+			if err != nil {
 				out.err = fmt.Sprintf("table %s cannot be read: %s", out.key, err)
 			}
 			p.byKey[out.key] = out

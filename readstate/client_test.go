@@ -27,9 +27,17 @@ func TestStateCrossesTheSocket(t *testing.T) {
 		last := len(provider.tables[0].rows) - 1
 		provider.tables[0].rows[last] = rapid.IntRange(0, 333).Draw(rt, "rows of the open batch")
 		provider.tables[0].deleted[last] = randomVector(rnd, uint32(provider.tables[0].rows[last]))
-		got := mustPin(t, client, PinRequest{})
+		later := rapid.Bool().Draw(rt, "vectors later")
+		got := mustPin(t, client, PinRequest{VectorsLater: later})
 		defer got.Release()
 		want := provider.states[len(provider.states)-1]
+		for i, table := range got.Tables {
+			full, err := table.Complete(t.Context())
+			if err != nil || !later && full != table {
+				rt.Fatalf("complete table %s: %v", table.Name, err)
+			}
+			got.Tables[i] = full
+		}
 		compareStates(rt, got, want)
 		for range rapid.IntRange(0, 8).Draw(rt, "reads") {
 			table := rapid.IntRange(0, 1).Draw(rt, "table")
@@ -195,6 +203,46 @@ func TestVectorsAndSchemasAreSentOnce(t *testing.T) {
 		t.Errorf("a read after the release gave %v", err)
 	}
 	two.Release()
+}
+
+// With VectorsLater a pin brings no vector, a table says so instead of showing too many rows, and completing it brings its own ones
+// once; what the client has then, the next pin's table has from the beginning.
+func TestVectorsLater(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(7, 8))
+	a, b := newFakeTable(rnd, "a", testTypes[:1], 10), newFakeTable(rnd, "b", testTypes[:1], 10)
+	for _, table := range []*fakeTable{a, b} {
+		table.files = nil
+		for table.deleted[0] == nil {
+			table.deleted[0] = randomVector(rnd, 10)
+		}
+	}
+	server, dir := startServer(t, newFakeProvider(a, b), ServerConfig{})
+	client := dial(t, dir)
+	later := PinRequest{VectorsLater: true}
+	state := mustPin(t, client, later)
+	if sent := server.Stats().Vectors; sent != 0 {
+		t.Errorf("a pin sent %d vectors", sent)
+	}
+	for _, table := range state.Tables {
+		if table.Err == "" || table.Files != nil || table.Batches != nil {
+			t.Errorf("table %s looks complete: %+v", table.Name, table)
+		}
+	}
+	for range 2 {
+		full, err := state.Tables[1].Complete(t.Context())
+		if err != nil || full.Err != "" || !full.Batches[0].Deleted.Equal(b.deleted[0]) || server.Stats().Vectors != 1 {
+			t.Fatalf("completed to %+v, %v, with %d vectors sent", full, err, server.Stats().Vectors)
+		}
+	}
+	next := mustPin(t, client, later)
+	if next.Tables[0].Err == "" || next.Tables[1].Err != "" || !next.Tables[1].Batches[0].Deleted.Equal(b.deleted[0]) || server.Stats().Vectors != 1 {
+		t.Errorf("the next pin gave %+v and %+v, with %d vectors sent", next.Tables[0], next.Tables[1], server.Stats().Vectors)
+	}
+	next.Release()
+	state.Release()
+	if _, err := state.Tables[0].Complete(t.Context()); !errors.Is(err, ErrReleased) {
+		t.Errorf("completing a table after the release gave %v", err)
+	}
 }
 
 // The same column is fetched once under two schemas that differ only in names and order, and again once its type differs.

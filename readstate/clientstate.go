@@ -9,14 +9,13 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
-
-	"pgmirror/deletion"
 )
 
 // idsPerRequest keeps a request's header below maxHeader: an ID has at most 20 digits and a comma.
 const idsPerRequest = 2000
 
-// Pin makes a state. Vectors that came before are not sent again; memory columns come when they are read.
+// Pin makes a state. Vectors that came before are not sent again; memory columns come when they are read, and with VectorsLater
+// vectors when a table is completed.
 func (c *Client) Pin(ctx context.Context, req PinRequest) (*State, error) {
 	timeout := req.Timeout.Microseconds()
 	if req.Timeout%time.Microsecond > 0 {
@@ -28,7 +27,7 @@ func (c *Client) Pin(ctx context.Context, req PinRequest) (*State, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pin a read state: %w", err)
 	}
-	state, err := c.build(ctx, e.state, e.body)
+	state, err := c.build(ctx, e.state, e.body, req.VectorsLater)
 	if err != nil {
 		c.post(request{Op: opRelease, State: e.state}, nil)
 		return nil, fmt.Errorf("pin a read state: %w", err)
@@ -37,16 +36,12 @@ func (c *Client) Pin(ctx context.Context, req PinRequest) (*State, error) {
 }
 
 // build makes the State of a pin's answer.
-func (c *Client) build(ctx context.Context, handle uint64, body []byte) (*State, error) {
+func (c *Client) build(ctx context.Context, handle uint64, body []byte, later bool) (*State, error) {
 	wire, err := parseState(body)
 	if err != nil {
 		return nil, err
 	}
 	schemas, err := c.fetchSchemas(ctx, handle, wire)
-	if err != nil {
-		return nil, err
-	}
-	vectors, err := c.fetchVectors(ctx, handle, wire)
 	if err != nil {
 		return nil, err
 	}
@@ -56,8 +51,21 @@ func (c *Client) build(ctx context.Context, handle uint64, body []byte) (*State,
 			serverIDs = append(serverIDs, batch.ID)
 		}
 	}
-	batches := c.cache.pin(serverIDs)
+	tables := make([]*remoteTable, len(wire.Tables))
 	released := new(atomic.Bool)
+	wanted := newVectorList()
+	for i := range wire.Tables {
+		tables[i] = &remoteTable{client: c, handle: handle, released: released, wire: &wire.Tables[i], schema: schemas[i]}
+		if err := wanted.add(c, tables[i].wire); err != nil {
+			return nil, err
+		}
+	}
+	if !later {
+		if err := wanted.fetch(ctx, c, handle); err != nil {
+			return nil, err
+		}
+	}
+	batches := c.cache.pin(serverIDs)
 	state := &State{LSN: LSN(wire.LSN), Pinned: wire.Pinned, Tables: make([]*Table, len(wire.Tables))}
 	state.Release = sync.OnceFunc(func() {
 		released.Store(true)
@@ -65,20 +73,10 @@ func (c *Client) build(ctx context.Context, handle uint64, body []byte) (*State,
 		c.post(request{Op: opRelease, State: handle}, nil)
 	})
 	next := 0
-	for i, wt := range wire.Tables {
-		table := &Table{Name: wt.TableName, Schema: schemas[i], Err: wt.Err}
-		for _, wf := range wt.Files {
-			table.Files = append(table.Files, File{Path: wf.Path, Rows: wf.Rows, Bytes: wf.Bytes, Deleted: wf.Deleted.in(vectors)})
-		}
-		for _, wb := range wt.Batches {
-			cached := batches[next]
-			next++
-			table.Batches = append(table.Batches, Batch{
-				ID: cached.localID, Sealed: wb.Sealed, Rows: wb.Rows, Deleted: wb.Deleted.in(vectors),
-				Columns: &remoteColumns{client: c, handle: handle, released: released, serverID: wb.ID, batch: cached, schema: table.Schema, rows: wb.Rows},
-			})
-		}
-		state.Tables[i] = table
+	for i, t := range tables {
+		t.batches = batches[next : next+len(t.wire.Batches)]
+		next += len(t.wire.Batches)
+		state.Tables[i] = t.table(wanted.vectors)
 	}
 	c.mu.Lock()
 	c.searchPath = wire.SearchPath
@@ -121,70 +119,6 @@ func (c *Client) fetchSchemas(ctx context.Context, handle uint64, wire *wireStat
 	c.schemas = fresh
 	c.mu.Unlock()
 	return out, nil
-}
-
-// in finds a vector among those of its state; nil stays nil.
-func (v *wireVector) in(vectors map[uint64]*deletion.Vector) *deletion.Vector {
-	if v == nil {
-		return nil
-	}
-	return vectors[v.ID]
-}
-
-// fetchVectors returns all vectors that a state names, by the server's IDs.
-func (c *Client) fetchVectors(ctx context.Context, handle uint64, wire *wireState) (map[uint64]*deletion.Vector, error) {
-	vectors := map[uint64]*deletion.Vector{}
-	rows := map[uint64]uint32{}
-	var missing []uint64
-	note := func(v *wireVector) error {
-		if v == nil {
-			return nil
-		}
-		known, seen := rows[v.ID]
-		if seen && known != v.Rows {
-			return protocolErrorf("vector %d has %d and %d rows", v.ID, known, v.Rows)
-		}
-		if seen {
-			return nil
-		}
-		rows[v.ID] = v.Rows
-		vector, ok := c.cache.vector(v.ID)
-		switch {
-		case !ok:
-			missing = append(missing, v.ID)
-		case vector.Rows() != v.Rows:
-			return protocolErrorf("vector %d had %d rows and now %d", v.ID, vector.Rows(), v.Rows)
-		default:
-			vectors[v.ID] = vector
-		}
-		return nil
-	}
-	for _, table := range wire.Tables {
-		for _, file := range table.Files {
-			if err := note(file.Deleted); err != nil {
-				return nil, err
-			}
-		}
-		for _, batch := range table.Batches {
-			if err := note(batch.Deleted); err != nil {
-				return nil, err
-			}
-		}
-	}
-	for ids := range slices.Chunk(missing, idsPerRequest) {
-		e, err := c.do(ctx, request{Op: opVectors, State: handle, Vectors: ids}, nil, nil)
-		if err != nil {
-			return nil, err
-		}
-		for i, blob := range e.parts {
-			vector, err := deletion.UnmarshalBlob(blob, rows[ids[i]])
-			if err != nil {
-				return nil, protocolErrorf("vector %d: %v", ids[i], err)
-			}
-			vectors[ids[i]] = c.cache.addVector(ids[i], vector)
-		}
-	}
-	return vectors, nil
 }
 
 // remoteColumns reads a batch of one state through the client's cache.

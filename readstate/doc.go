@@ -13,6 +13,7 @@
 //     provider's Release runs only after the last request that reads through the pin has ended.
 //   - Row k of a batch never changes and a frozen vector never changes, so the client keeps both by ID. A scan repeated
 //     over the same batches moves no bytes.
+//   - A table whose vectors the client does not have is never shown with too many rows: it has an Err until Complete.
 //   - A length read from the socket is compared with its limit before anything is allocated, and a large body is
 //     allocated only as its bytes arrive. Bytes that break the protocol end their own connection and nothing else.
 //   - Client-side batch IDs are unique in the client's process: those of a mirror that was started again never meet the

@@ -39,6 +39,19 @@ type Table struct {
 	Err     string
 	Files   []File
 	Batches []Batch
+
+	// complete makes the table with all it has; nil when this is it.
+	complete func(context.Context) (*Table, error)
+}
+
+// Complete returns the table with its files and batches: itself, unless the state was pinned with PinRequest.VectorsLater and some of
+// its deletion vectors are still on the other side of the socket. Such a table is incomplete: it has neither Files nor Batches, and
+// Err says so. Complete may be called again, and by several goroutines, until the state's Release.
+func (t *Table) Complete(ctx context.Context) (*Table, error) {
+	if t.complete == nil {
+		return t, nil
+	}
+	return t.complete(ctx)
 }
 
 // FieldIDKey is the Arrow field metadata key that carries a column's Iceberg field id, also inside lists.
@@ -80,6 +93,9 @@ type PinRequest struct {
 	WaitSource bool
 	// Timeout bounds the wait; 0 means DefaultWait.
 	Timeout time.Duration
+	// VectorsLater lets a client leave tables incomplete whose deletion vectors it does not have yet: they come with
+	// Table.Complete, so that a statement does not wait for those of tables that it never names.
+	VectorsLater bool
 }
 
 // DefaultWait bounds how long a pin waits for its LSN.
