@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"pgmirror/iceberg"
 	"pgmirror/pgcdc"
@@ -72,6 +73,9 @@ func (m *Mirror) tryCopy(ctx context.Context, id pgcdc.Identification, rewritten
 	if _, err := m.warehouse.RemoveOrphans(ctx); err != nil {
 		return fmt.Errorf("remove the files of a broken copy: %w", err)
 	}
+	if err := m.removeIndexes(); err != nil {
+		return fmt.Errorf("remove the file indexes of a broken copy: %w", err)
+	}
 	snapshot, err := m.source.CreateSlot(ctx)
 	if errors.Is(err, pgcdc.ErrSlotExists) && again {
 		// A previous life died while its request to make the slot was on the way; the server has made it since we dropped it.
@@ -131,6 +135,20 @@ func (m *Mirror) tryCopy(ctx context.Context, id pgcdc.Identification, rewritten
 		c.table.snapshots = result.Tables[c.table.name].Snapshots
 	}
 	return m.inTurn(ctx, func() error { m.start(&doc, copies); return nil })
+}
+
+// removeIndexes removes every FileIndex; no table has content yet.
+func (m *Mirror) removeIndexes() error {
+	names, err := m.files.List(m.cfg.IndexDir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := m.files.Remove(filepath.Join(m.cfg.IndexDir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // storeDocument commits the mirror's state with some tables.

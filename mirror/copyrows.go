@@ -37,7 +37,9 @@ func newCopyRows(m *Mirror, part *table, at LSN) *copyRows {
 }
 
 // full says that it is time to write the rows.
-func (r *copyRows) full() bool { return r.batch.rows >= copyBatchRows || r.batch.added >= batchBytes }
+func (r *copyRows) full() bool {
+	return int64(r.batch.rows) >= min(copyBatchRows, r.m.cfg.FileRows) || r.batch.added >= batchBytes
+}
 
 // reset forgets the rows and keeps their memory.
 func (r *copyRows) reset() {
