@@ -237,7 +237,11 @@ func TestStreamedSpills(t *testing.T) {
 	if len(a.streamed) != 2 {
 		t.Errorf("%d transactions are open", len(a.streamed))
 	}
+	left := a.streamed[30].Transaction
 	a.reset() // the connection is lost: the server sends the two that are left again
+	if left.staged != nil {
+		t.Error("an open transaction keeps its memory")
+	}
 	if files, _ := disk(); files != 0 || len(a.streamed) != 0 || a.memory != 0 {
 		t.Errorf("after a reset: %d files, %d transactions, %d bytes", files, len(a.streamed), a.memory)
 	}
@@ -286,31 +290,33 @@ func TestMalformedBlocks(t *testing.T) {
 		messages [][]byte
 		want     error
 	}{
-		"start of a wrong length":            {[][]byte{{'S', 0, 0, 0, 1}}, ErrProtocol},
-		"start of no kind":                   {[][]byte{{'S', 0, 0, 0, 1, 2}}, ErrProtocol},
-		"start in a block":                   {[][]byte{streamStartBytes(1, true), streamStartBytes(2, true)}, ErrProtocol},
-		"start in a transaction":             {[][]byte{beginBytes(10, 0, 1), streamStartBytes(2, true)}, ErrProtocol},
-		"a later block without the first":    {[][]byte{streamStartBytes(1, false)}, ErrProtocol},
-		"a first block after another":        {slices.Concat(open, [][]byte{streamStartBytes(1, true)}), ErrProtocol},
-		"stop without start":                 {[][]byte{streamStopBytes}, ErrProtocol},
-		"stop of a wrong length":             {[][]byte{streamStartBytes(1, true), {'E', 0}}, ErrProtocol},
-		"begin in a block":                   {[][]byte{streamStartBytes(1, true), beginBytes(10, 0, 2)}, ErrProtocol},
-		"commit in a block":                  {[][]byte{streamStartBytes(1, true), commitBytes(10, 20, 0)}, ErrProtocol},
-		"stream commit in a block":           {slices.Concat(open[:3], [][]byte{streamCommitBytes(1, 10, 20, 0)}), ErrProtocol},
-		"stream commit in a transaction":     {slices.Concat(open, [][]byte{beginBytes(10, 0, 2), streamCommitBytes(1, 10, 20, 0)}), ErrProtocol},
-		"stream commit of nothing":           {[][]byte{streamCommitBytes(1, 10, 20, 0)}, ErrProtocol},
-		"stream commit of a wrong length":    {slices.Concat(open, [][]byte{streamCommitBytes(1, 10, 20, 0)[:29]}), ErrProtocol},
-		"stream commit that ends too early":  {slices.Concat(open, [][]byte{streamCommitBytes(1, 10, 10, 0)}), ErrProtocol},
-		"end LSN goes back":                  {slices.Concat([][]byte{beginBytes(10, 0, 5), commitBytes(10, 20, 0)}, open, [][]byte{streamCommitBytes(1, 15, 20, 0)}), ErrProtocol},
-		"abort in a block":                   {slices.Concat(open[:3], [][]byte{streamAbortBytes(1, 1)}), ErrProtocol},
-		"abort of a wrong length":            {slices.Concat(open, [][]byte{streamAbortBytes(1, 1)[:8]}), ErrProtocol},
-		"row between blocks":                 {slices.Concat(open, [][]byte{row}), ErrProtocol},
-		"truncate between blocks":            {slices.Concat(open, [][]byte{truncateBytes(7)}), ErrProtocol},
-		"row without a subtransaction":       {[][]byte{streamStartBytes(1, true), relation, {'I', 0, 0, 0, 7}}, ErrProtocol},
-		"row without a relation's number":    {[][]byte{streamStartBytes(1, true), relation, by(1, []byte("I\x00\x00\x00"))}, ErrProtocol},
-		"row of a relation of the session":   {[][]byte{relationBytes(7, "t", "a"), streamStartBytes(1, true), row}, ErrProtocol},
-		"row of a relation of another":       {slices.Concat(open, [][]byte{streamStartBytes(2, true), by(2, insertBytes(7, "x"))}), ErrProtocol},
-		"row of a relation rolled back":      {slices.Concat(block(1, true, by(2, relationBytes(7, "t", "a")), by(2, insertBytes(7, "x"))), [][]byte{streamAbortBytes(1, 2), streamStartBytes(1, false), row}), ErrProtocol},
+		"start of a wrong length":           {[][]byte{{'S', 0, 0, 0, 1}}, ErrProtocol},
+		"start of no kind":                  {[][]byte{{'S', 0, 0, 0, 1, 2}}, ErrProtocol},
+		"start in a block":                  {[][]byte{streamStartBytes(1, true), streamStartBytes(2, true)}, ErrProtocol},
+		"start in a transaction":            {[][]byte{beginBytes(10, 0, 1), streamStartBytes(2, true)}, ErrProtocol},
+		"a later block without the first":   {[][]byte{streamStartBytes(1, false)}, ErrProtocol},
+		"a first block after another":       {slices.Concat(open, [][]byte{streamStartBytes(1, true)}), ErrProtocol},
+		"stop without start":                {[][]byte{streamStopBytes}, ErrProtocol},
+		"stop of a wrong length":            {[][]byte{streamStartBytes(1, true), {'E', 0}}, ErrProtocol},
+		"begin in a block":                  {[][]byte{streamStartBytes(1, true), beginBytes(10, 0, 2)}, ErrProtocol},
+		"commit in a block":                 {[][]byte{streamStartBytes(1, true), commitBytes(10, 20, 0)}, ErrProtocol},
+		"stream commit in a block":          {slices.Concat(open[:3], [][]byte{streamCommitBytes(1, 10, 20, 0)}), ErrProtocol},
+		"stream commit in a transaction":    {slices.Concat(open, [][]byte{beginBytes(10, 0, 2), streamCommitBytes(1, 10, 20, 0)}), ErrProtocol},
+		"stream commit of nothing":          {[][]byte{streamCommitBytes(1, 10, 20, 0)}, ErrProtocol},
+		"stream commit of a wrong length":   {slices.Concat(open, [][]byte{streamCommitBytes(1, 10, 20, 0)[:29]}), ErrProtocol},
+		"stream commit that ends too early": {slices.Concat(open, [][]byte{streamCommitBytes(1, 10, 10, 0)}), ErrProtocol},
+		"end LSN goes back":                 {slices.Concat([][]byte{beginBytes(10, 0, 5), commitBytes(10, 20, 0)}, open, [][]byte{streamCommitBytes(1, 15, 20, 0)}), ErrProtocol},
+		"abort in a block":                  {slices.Concat(open[:3], [][]byte{streamAbortBytes(1, 1)}), ErrProtocol},
+		"abort of a wrong length":           {slices.Concat(open, [][]byte{streamAbortBytes(1, 1)[:8]}), ErrProtocol},
+		"row between blocks":                {slices.Concat(open, [][]byte{row}), ErrProtocol},
+		"truncate between blocks":           {slices.Concat(open, [][]byte{truncateBytes(7)}), ErrProtocol},
+		"row without a subtransaction":      {[][]byte{streamStartBytes(1, true), relation, {'I', 0, 0, 0, 7}}, ErrProtocol},
+		"row without a relation's number":   {[][]byte{streamStartBytes(1, true), relation, by(1, []byte("I\x00\x00\x00"))}, ErrProtocol},
+		"row of a relation of the session":  {[][]byte{relationBytes(7, "t", "a"), streamStartBytes(1, true), row}, ErrProtocol},
+		"row of a relation of another":      {slices.Concat(open, [][]byte{streamStartBytes(2, true), by(2, insertBytes(7, "x"))}), ErrProtocol},
+		"row of a relation rolled back":     {slices.Concat(block(1, true, by(2, relationBytes(7, "t", "a")), by(2, insertBytes(7, "x"))), [][]byte{streamAbortBytes(1, 2), streamStartBytes(1, false), row}), ErrProtocol},
+		"row of a relation whose statement a rollback took back": {slices.Concat(block(1, true, relation, by(2, insertBytes(7, "x"))), [][]byte{streamAbortBytes(1, 2), streamCommitBytes(1, 10, 20, 0),
+			beginBytes(30, 0, 5), insertBytes(7, "x")}), ErrProtocol},
 		"truncate of a wrong count":          {[][]byte{streamStartBytes(1, true), by(1, truncateBytes(7)[:9])}, ErrProtocol},
 		"relation that ends in its name":     {[][]byte{streamStartBytes(1, true), relation[:10]}, ErrProtocol},
 		"a commit after too large a part":    {slices.Concat(block(1, true, relation, row, by(2, insertBytes(7, "x")), row), [][]byte{streamAbortBytes(1, 2), streamCommitBytes(1, 10, 20, 0)}), ErrStreaming},

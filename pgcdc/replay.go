@@ -1,6 +1,6 @@
 package pgcdc
 
-// Replay turns recorded pgoutput messages (the payloads of XLogData, protocol version 1 to 4 without streaming) into
+// Replay turns recorded pgoutput messages (the payloads of XLogData, protocol version 1 to 4, with or without streaming) into
 // transactions, as a Source does with those that arrive. One goroutine uses it.
 type Replay struct{ assembler *assembler }
 

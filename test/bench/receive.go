@@ -81,10 +81,14 @@ func dropSlot(ctx context.Context, pg *harness.Postgres, slot string) error {
 // postgresEpoch is where PostgreSQL's clock begins.
 var postgresEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// commitOf reads a Commit message: the transaction's end and when it was committed.
+// commitOf reads a Commit or Stream Commit message: the transaction's end and when it was committed.
 // https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
 func commitOf(message []byte) (end pglogrepl.LSN, at time.Time, ok bool) {
-	if len(message) < 26 || message[0] != 'C' {
+	switch {
+	case len(message) == 26 && message[0] == 'C':
+	case len(message) == 30 && message[0] == 'c':
+		message = message[4:] // its xid comes first
+	default:
 		return 0, time.Time{}, false
 	}
 	end = pglogrepl.LSN(binary.BigEndian.Uint64(message[10:]))

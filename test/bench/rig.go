@@ -223,7 +223,7 @@ func walEnd(ctx context.Context, pg *harness.Postgres) (lsn pglogrepl.LSN, err e
 // pluginOptions are those that pgmirror gives pgoutput.
 func pluginOptions(pgVersion int) [][2]string {
 	protocol := min(4, pgVersion-12) // 2 for 14, 3 for 15, 4 from 16 on
-	return [][2]string{{"proto_version", strconv.Itoa(protocol)}, {"publication_names", publication}, {"messages", "true"}, {"binary", "true"}}
+	return [][2]string{{"proto_version", strconv.Itoa(protocol)}, {"publication_names", publication}, {"messages", "true"}, {"binary", "true"}, {"streaming", "on"}}
 }
 
 // majorVersion is the server's.
