@@ -17,7 +17,7 @@ import (
 
 // serve builds the parts, runs the mirror until ctx ends, and answers on the socket and, if there is one, on the HTTP
 // listener until the mirror has stopped.
-func serve(ctx context.Context, s *settings, t target, dir *dataDir, listener net.Listener, log *slog.Logger) (err error) {
+func serve(ctx context.Context, s *settings, t target, dir *dataDir, listener net.Listener, screen *screenLog, log *slog.Logger) (err error) {
 	warehouse, err := iceberg.Open(ctx, iceberg.Config{Dir: dir.path, Log: log})
 	if err != nil {
 		return err
@@ -60,6 +60,7 @@ func serve(ctx context.Context, s *settings, t target, dir *dataDir, listener ne
 		defer stopAnswering()
 		return m.Run(mirroring)
 	})
+	group.Go(func() error { showCopy(mirroring, m, screen, log); return nil })
 	return group.Wait()
 }
 

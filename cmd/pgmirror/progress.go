@@ -147,7 +147,7 @@ func progressLine(what, unit string, done, total int64, elapsed time.Duration) s
 	}
 	line := fmt.Sprintf("%s %3d%%, %s of %s%s, %s", what, int(100*fraction(done, total)), quantity(done), quantity(total), name, speed)
 	if rate > 0 && done < total {
-		line += ", " + clock(time.Duration(float64(total-done)/rate*float64(time.Second))) + " left"
+		line += ", " + timeLeft(done, total, elapsed) + " left"
 	}
 	return line
 }

@@ -64,7 +64,8 @@ func (a *app) run(ctx context.Context, s *settings, create string) error {
 			return usage(errors.New("--create-publication with a list of tables needs exactly one --publication"))
 		}
 	}
-	log := newLog(s, a.stderr)
+	screen := &screenLog{out: a.stderr}
+	log := newLog(s, screen)
 
 	dir, err := createDataDir(s.Data)
 	if err != nil {
@@ -91,7 +92,7 @@ func (a *app) run(ctx context.Context, s *settings, create string) error {
 			return err
 		}
 		defer wait()
-		return serve(ctx, s, t, dir, listener, log)
+		return serve(ctx, s, t, dir, listener, screen, log)
 	})
 	if err != nil {
 		return cannotRun(err)
