@@ -177,9 +177,12 @@ func explainConnect(ctx context.Context, user string, err error) error {
 		}
 		hint = "run GRANT CONNECT ON DATABASE … TO the role"
 	case "28P01":
-		hint = "check the password of role " + user
+		hint = "check the password of role " + user + ", and its client certificate if the server wants one"
 	case "28000":
 		hint = "pg_hba.conf of the source must let role " + user + " in, and the role must exist and have LOGIN"
+		if strings.Contains(err.Error(), "client certificate") {
+			hint = "name the role's certificate with sslcert and sslkey, signed by an authority that the server knows (ssl_ca_file)"
+		}
 	case "3D000":
 		hint = "name an existing database in --source"
 	case "42704": // a setting that we pin is not known

@@ -53,7 +53,9 @@ func retryableLeaf(err error) bool {
 	case syscall.Errno: // of a file: those of a connection are inside a net.OpError
 		return false
 	case net.Error: // also a name that does not resolve: the resolver may be what is down
-		return true
+		// What the other side of TLS says of our certificate comes as an alert of an unexported type, below this Op of crypto/tls.
+		var remote *net.OpError
+		return !errors.As(err, &remote) || remote.Op != "remote error" || !strings.Contains(remote.Err.Error(), "certificate")
 	}
 	return false
 }

@@ -100,6 +100,8 @@ func TestIsRetryable(t *testing.T) {
 		{ErrLost, true}, {ErrSilent, true}, {ErrShutdown, true}, {ErrSlotActive, true}, {ErrSnapshotLost, true},
 		{io.ErrUnexpectedEOF, true}, {io.EOF, true},
 		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
+		{&net.OpError{Op: "remote error", Err: errors.New("tls: expired certificate")}, false},
+		{&net.OpError{Op: "remote error", Err: errors.New("tls: internal error")}, true},
 		{&fs.PathError{Op: "write", Err: syscall.ENOSPC}, false},
 		{fmt.Errorf("%w: %w", ErrSpill, &fs.PathError{Op: "write", Err: syscall.ENOSPC}), true},
 		{fmt.Errorf("%w: %w", ErrStreaming, server("XX000")), true},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -46,10 +47,15 @@ func parseSource(source string) (*pgx.ConnConfig, error) {
 	}
 	reason := "it is neither a URL such as postgres://user@host/database nor keywords such as host=h dbname=d"
 	for _, known := range []string{"failed to read service", "invalid sslcertmode", "invalid connect_timeout", "invalid port",
-		"failed to configure TLS", "unknown target_session_attrs", "unknown channel_binding", "invalid require_auth"} {
+		"failed to configure TLS", "sslmode is invalid", `both "sslcert" and "sslkey" are required`, "failed to decode sslkey", "unable to find sslpassword",
+		"unable to decrypt key", "unable to load cert", "unable to add CA to cert pool", "unknown target_session_attrs", "unknown channel_binding", "invalid require_auth"} {
 		if strings.Contains(err.Error(), known) && !strings.Contains(source, known) {
 			reason = known
 		}
+	}
+	var file *fs.PathError
+	if errors.As(err, &file) { // a path, which the string names openly
+		reason += ": " + file.Error()
 	}
 	return nil, usage(fmt.Errorf("source cannot be read: %s", reason))
 }
