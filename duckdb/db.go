@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -32,8 +31,11 @@ type Config struct {
 	Source Pinner
 	// Request goes with every pin: at which LSN to read, or what to wait for.
 	Request readstate.PinRequest
-	// ScratchDir is where the DB makes its own directory, removed by Close. Empty: the system's for temporary files.
+	// ScratchDir is where the DB makes its own directory, removed by Close, or by a later DB there when the process was killed. Empty:
+	// the system's for temporary files.
 	ScratchDir string
+	// Protect is a directory that no statement may name as the place to write a file to. Empty: none.
+	Protect string
 	// Threads bounds DuckDB's threads; 0 is DuckDB's default, the number of cores.
 	Threads int
 	// Memory bounds DuckDB's memory, in bytes; 0 is DuckDB's default, 80 % of the machine's.
@@ -54,11 +56,11 @@ const bitmapBytes = 64 << 20
 // must not be called while one runs.
 type DB struct {
 	config Config
-	dir    string
 	db     mapping.Database
 	conn   mapping.Connection // the user's
 	admin  mapping.Connection // for functions and views
 
+	scratch *scratch
 	nothing string // path of a Parquet file without rows
 
 	handles handles
@@ -90,12 +92,7 @@ func Open(ctx context.Context, config Config) (_ *DB, err error) {
 			err = fmt.Errorf("open duckdb: %w", err)
 		}
 	}()
-	if config.ScratchDir != "" {
-		if err := os.MkdirAll(config.ScratchDir, 0o700); err != nil {
-			return nil, err
-		}
-	}
-	if db.dir, err = os.MkdirTemp(config.ScratchDir, "sql-"); err != nil {
+	if db.scratch, err = newScratch(config.ScratchDir); err != nil {
 		return nil, err
 	}
 	if err := db.start(); err != nil {
@@ -123,7 +120,7 @@ func (db *DB) start() error {
 		{"duckdb_api", "pgmirror"},
 		{"autoinstall_known_extensions", "false"},
 		{"autoload_known_extensions", "false"},
-		{"temp_directory", filepath.Join(db.dir, "tmp")},
+		{"temp_directory", filepath.Join(db.scratch.dir, "tmp")},
 	}
 	if db.config.Threads > 0 {
 		settings = append(settings, [2]string{"threads", strconv.Itoa(db.config.Threads)})
@@ -142,7 +139,7 @@ func (db *DB) start() error {
 		}
 	}
 	var message string
-	if mapping.OpenExt(filepath.Join(db.dir, "pgmirror.duckdb"), &db.db, options, &message) == mapping.StateError {
+	if mapping.OpenExt(filepath.Join(db.scratch.dir, "pgmirror.duckdb"), &db.db, options, &message) == mapping.StateError {
 		return errors.New(message)
 	}
 	for _, c := range []*mapping.Connection{&db.conn, &db.admin} {
@@ -226,10 +223,7 @@ func (db *DB) Close() error {
 	mapping.Disconnect(&db.admin)
 	mapping.Close(&db.db)
 	db.chunks.clear()
-	if db.dir == "" {
-		return nil
-	}
-	if err := os.RemoveAll(db.dir); err != nil {
+	if err := db.scratch.close(); err != nil {
 		return fmt.Errorf("close duckdb: %w", err)
 	}
 	return nil

@@ -18,7 +18,7 @@ func (db *DB) Pin(ctx context.Context, at readstate.LSN) (readstate.LSN, error) 
 	}
 	request := db.config.Request
 	if at != 0 {
-		request = readstate.PinRequest{At: at, VectorsLater: true}
+		request = readstate.PinRequest{At: at, Timeout: request.Timeout, VectorsLater: true}
 	}
 	state, err := db.config.Source.Pin(ctx, request)
 	if err != nil {

@@ -23,6 +23,9 @@ func (db *DB) each(ctx context.Context, script string, show func(*result) error)
 	if strings.IndexByte(script, 0) >= 0 { // DuckDB's C interface would take it for the end
 		return errors.New("the SQL text has a NUL byte in it")
 	}
+	if err := db.refuseOwnFiles(script); err != nil {
+		return err
+	}
 	var extracted mapping.ExtractedStatements
 	n := mapping.ExtractStatements(db.conn, script, &extracted)
 	defer mapping.DestroyExtracted(&extracted)

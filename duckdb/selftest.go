@@ -8,7 +8,7 @@ import (
 
 // writeNothing makes the Parquet file without rows that readFiles needs.
 func (db *DB) writeNothing(ctx context.Context) error {
-	db.nothing = filepath.Join(db.dir, "nothing.parquet")
+	db.nothing = filepath.Join(db.scratch.dir, "nothing.parquet")
 	sql := "COPY (SELECT NULL::INTEGER AS nothing WHERE false) TO " + literal(db.nothing) + " (FORMAT parquet)"
 	if err := db.exec(ctx, sql); err != nil {
 		return fmt.Errorf("write an empty file: %w", err)
@@ -21,7 +21,7 @@ func (db *DB) writeNothing(ctx context.Context) error {
 func (db *DB) selfTest(ctx context.Context) error {
 	var paths [3]string
 	for i := range paths {
-		paths[i] = literal(filepath.Join(db.dir, fmt.Sprintf("selftest-%d.parquet", i)))
+		paths[i] = literal(filepath.Join(db.scratch.dir, fmt.Sprintf("selftest-%d.parquet", i)))
 		// Row r of file i holds (i, r); two row groups.
 		sql := fmt.Sprintf("COPY (SELECT %d::INTEGER AS a, range::INTEGER AS b FROM range(4096)) TO %s "+
 			"(FORMAT parquet, ROW_GROUP_SIZE 2048, FIELD_IDS {a: 1, b: 2})", i, paths[i])

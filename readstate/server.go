@@ -43,6 +43,7 @@ type Server struct {
 	log      *slog.Logger
 	config   ServerConfig
 	counters counters
+	cutOffs  cutOffs
 }
 
 type counters struct {
@@ -62,7 +63,7 @@ type Stats struct {
 
 // NewServer returns a server that Serve starts.
 func NewServer(provider Provider, log *slog.Logger, config ServerConfig) *Server {
-	return &Server{provider: provider, log: log, config: config.withDefaults()}
+	return &Server{provider: provider, log: log, config: config.withDefaults(), cutOffs: cutOffs{log: log}}
 }
 
 // Stats may be called at any time.
@@ -85,7 +86,10 @@ const acceptPause = 100 * time.Millisecond
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	defer running.Wait()
+	defer func() {
+		running.Wait()
+		s.cutOffs.end()
+	}()
 	defer cancel()
 	defer listener.Close()
 	stop := context.AfterFunc(ctx, func() { listener.Close() })

@@ -66,7 +66,7 @@ func (s *session) run(ctx context.Context) {
 		s.release(id)
 	}
 	if !ended && err != nil && !errors.Is(err, io.EOF) {
-		s.server.log.Warn("a read-state client was cut off", "err", err)
+		s.server.cutOffs.report(err)
 	}
 }
 

@@ -82,6 +82,7 @@ func TestUsageFaults(t *testing.T) {
 		{"sql -c x --at 12", "", "--at"},
 		{"sql -c x --wait-lsn soon", "", "--wait-lsn"},
 		{"sql -c x --wait-lsn source --at 0/1", "", "exclude each other"},
+		{"sql -c x --wait-timeout 0s", "", "--wait-timeout"},
 		{"sql -f absent.sql", "", "absent.sql"},
 		{"drop --yes", "", "source is not set"},
 		{"drop --yes --source postgres://h/d --publication", "", "which publication"},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"time"
 
 	"github.com/jackc/pglogrepl"
 	"github.com/spf13/cobra"
@@ -19,6 +20,7 @@ import (
 
 type sqlOptions struct {
 	command, file, format, at, waitLSN string
+	waitTimeout                        time.Duration
 }
 
 func (a *app) sqlCommand() *cobra.Command {
@@ -48,6 +50,7 @@ completion; .help lists its commands.`,
 	cmd.Flags().StringVarP(&o.file, "file", "f", "", "file of statements to run; - is standard input")
 	cmd.Flags().StringVar(&o.format, "format", "table", "table, csv, json or markdown")
 	cmd.Flags().StringVar(&o.waitLSN, "wait-lsn", "", "wait until this LSN is visible; \"source\": everything that the source has committed by now")
+	cmd.Flags().DurationVar(&o.waitTimeout, "wait-timeout", readstate.DefaultWait, "how long a statement waits with --wait-lsn or --at before it fails")
 	cmd.Flags().StringVar(&o.at, "at", "", "read at exactly this LSN, inside the window that the history setting keeps")
 	return cmd
 }
@@ -74,7 +77,7 @@ func (a *app) sql(cmd *cobra.Command, s *settings, o sqlOptions) error {
 		source = &liveSource{data: s.Data, client: client, notice: func(text string) { fmt.Fprintln(a.stderr, text) }}
 	}
 	defer source.Close()
-	db, err := duckdb.Open(ctx, duckdb.Config{Source: source, Request: request, Log: newLog(s, a.stderr)})
+	db, err := duckdb.Open(ctx, duckdb.Config{Source: source, Request: request, Protect: s.Data, Log: newLog(s, a.stderr)})
 	if err != nil {
 		return cannotRun(err)
 	}
@@ -153,6 +156,10 @@ func (o sqlOptions) request() (readstate.PinRequest, error) {
 	if o.at != "" && o.waitLSN != "" {
 		return request, errors.New("--at and --wait-lsn exclude each other: --at waits for its LSN by itself")
 	}
+	if o.waitTimeout <= 0 {
+		return request, fmt.Errorf("--wait-timeout: %s is not above 0", o.waitTimeout)
+	}
+	request.Timeout = o.waitTimeout
 	return request, nil
 }
 

@@ -1,0 +1,56 @@
+package duckdb
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// writesTo finds where a statement writes a file that its text names: COPY … TO 'file', EXPORT DATABASE 'directory', ATTACH 'file'.
+var writesTo = regexp.MustCompile(`(?is)\b(?:to|export\s+database|attach(?:\s+or\s+replace)?(?:\s+database)?(?:\s+if\s+not\s+exists)?)\s+[e]?'((?:[^']|'')*)'`)
+
+var writer = regexp.MustCompile(`(?is)\b(?:copy|export|attach)\b`)
+
+// refuseOwnFiles is an error when a statement would write into the directory that Config.Protect names. It is a guard against slips:
+// it does not see a path that is computed or comes from a parameter.
+func (db *DB) refuseOwnFiles(script string) error {
+	if db.config.Protect == "" || !writer.MatchString(script) {
+		return nil
+	}
+	own, err := realPath(db.config.Protect)
+	if err != nil {
+		return fmt.Errorf("find the data directory: %w", err)
+	}
+	for _, found := range writesTo.FindAllStringSubmatch(script, -1) {
+		name := strings.TrimPrefix(strings.ReplaceAll(found[1], "''", "'"), "file://")
+		path, err := realPath(name)
+		if err != nil {
+			continue // DuckDB says better why it cannot write there
+		}
+		if path == own || strings.HasPrefix(path, own+string(filepath.Separator)) {
+			return fmt.Errorf("%s is in the mirror's data directory, whose files pgmirror alone writes; choose another place", name)
+		}
+	}
+	return nil
+}
+
+// realPath is a path without symbolic links; its end need not exist.
+func realPath(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	rest := ""
+	for {
+		real, err := filepath.EvalSymlinks(path)
+		if err == nil {
+			return filepath.Join(real, rest), nil
+		}
+		if !os.IsNotExist(err) || filepath.Dir(path) == path {
+			return "", err
+		}
+		path, rest = filepath.Dir(path), filepath.Join(filepath.Base(path), rest)
+	}
+}
