@@ -125,7 +125,7 @@ func (b *bench) replayRounds(ctx context.Context, r replayed, tape *capture, pla
 			return err
 		}
 		if i == len(players)-1 {
-			if err := b.hiddenColumn(ctx, p.mirror, r.name+", captured", r.hiddenBits); err != nil {
+			if err := b.hiddenColumn(ctx, p.mirror, r.name+", captured", r.hiddenBits, tape.created); err != nil {
 				return err
 			}
 		}

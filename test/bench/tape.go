@@ -21,6 +21,7 @@ import (
 type capture struct {
 	data    []byte
 	rows    int           // row changes in it
+	created int           // row versions that they create: all but the deletions
 	commits int           // transactions in it
 	end     pglogrepl.LSN // of the last one
 }
@@ -45,6 +46,9 @@ func recordTape(ctx context.Context, pg *harness.Postgres, slot, path string, un
 			c.commits++
 		} else if len(message) > 0 && strings.IndexByte("IUD", message[0]) >= 0 {
 			c.rows++
+			if message[0] != 'D' {
+				c.created++
+			}
 		}
 		return !ok || end < until
 	})
