@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"pgmirror/readstate"
@@ -125,24 +126,52 @@ type InspectIndex struct {
 	Bytes   int64  `json:"bytes"`
 }
 
-// FindTable finds a table by "schema.table", or by its bare name when only one has it.
+// findTable finds a table by schema.table, or by its bare name when only one has it. Each of the two may be quoted as in SQL.
 func (m *Mirror) findTable(name string) (*table, error) {
-	var found []*table
-	for _, v := range m.shared.views() {
-		if v.table.String() == name {
-			return v.table, nil
+	candidates := []string{name}
+	if plain, ok := unquoteTable(name); ok {
+		candidates = append(candidates, plain)
+	}
+	for _, candidate := range candidates {
+		var found []*table
+		for _, v := range m.shared.views() {
+			if v.table.String() == candidate {
+				return v.table, nil
+			}
+			if v.table.name.Name == candidate {
+				found = append(found, v.table)
+			}
 		}
-		if v.table.name.Name == name {
-			found = append(found, v.table)
+		switch len(found) {
+		case 0:
+		case 1:
+			return found[0], nil
+		default:
+			return nil, fmt.Errorf("several tables are called %q; give the schema too", candidate)
 		}
 	}
-	switch len(found) {
-	case 1:
-		return found[0], nil
-	case 0:
-		return nil, fmt.Errorf("no table %q is mirrored", name)
+	return nil, fmt.Errorf("no table %q is mirrored", candidates[len(candidates)-1])
+}
+
+// unquoteTable takes the quotes off the parts of a name; ok says that there were any.
+func unquoteTable(name string) (plain string, ok bool) {
+	if !strings.Contains(name, `"`) {
+		return "", false
 	}
-	return nil, fmt.Errorf("several tables are called %q; give the schema too", name)
+	var b strings.Builder
+	quoted := false
+	for i := 0; i < len(name); i++ {
+		switch {
+		case name[i] != '"':
+			b.WriteByte(name[i])
+		case quoted && strings.HasPrefix(name[i+1:], `"`): // doubled: one of the name's own
+			b.WriteByte('"')
+			i++
+		default:
+			quoted = !quoted
+		}
+	}
+	return b.String(), !quoted && b.String() != name
 }
 
 // Inspect describes one table.

@@ -68,7 +68,7 @@ func (j *judgement) publicationFindings() {
 		}
 		fix := Fix{Advice: "no table of the database has a primary key or another replica identity: give the tables one, then make the publication"}
 		if len(tables) > 0 {
-			fix = Fix{SQL: []string{createPublication(name, tables)}, Advice: "these are all tables with a usable replica identity: leave out those that you do not want"}
+			fix = Fix{SQL: []string{createPublication(name, tables)}, Advice: "these are all tables with a usable replica identity: leave out those that you do not want. run --create-publication makes the same, if the role owns them"}
 		}
 		j.add(Finding{LevelError, "publication", "publication " + quoteIdent(name), "it does not exist", "the publication says which tables are mirrored", fix})
 	}

@@ -16,6 +16,7 @@ import (
 const (
 	lockFile      = "lock"
 	formatFile    = "FORMAT"
+	newFormatFile = formatFile + ".new"
 	catalogFile   = "catalog.db"
 	warehouseDir  = "warehouse"
 	indexDir      = "index"
@@ -39,6 +40,13 @@ type dataDir struct {
 func createDataDir(path string) (*dataDir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("create data directory: %w", err)
+	}
+	err := checkFormatFile(path) // before anything in it is touched: it may be somebody's /etc
+	if errors.Is(err, fs.ErrNotExist) {
+		err = unusedDir(path)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if err := ownedAlone(path); err != nil {
 		return nil, err
@@ -150,16 +158,10 @@ func checkFormatFile(path string) error {
 
 // format makes a data directory of an empty directory. FORMAT is written whole and synced before anything else exists.
 func (d *dataDir) format() error {
-	entries, err := os.ReadDir(d.path)
-	if err != nil {
-		return fmt.Errorf("create data directory: %w", err)
+	if err := unusedDir(d.path); err != nil {
+		return err
 	}
-	temporary := d.join(formatFile + ".new")
-	for _, e := range entries {
-		if name := e.Name(); name != lockFile && name != filepath.Base(temporary) {
-			return fmt.Errorf("%s is no pgmirror data directory (it has no %s file) and is not empty: choose another one for data", d.path, formatFile)
-		}
-	}
+	temporary := d.join(newFormatFile)
 	if err := writeSynced(temporary, fmt.Sprintf("%s%d\n", formatPrefix, formatVersion)); err != nil {
 		return fmt.Errorf("create data directory: %w", err)
 	}
@@ -167,6 +169,20 @@ func (d *dataDir) format() error {
 		return fmt.Errorf("create data directory: %w", err)
 	}
 	return syncDir(d.path)
+}
+
+// unusedDir refuses a directory that holds anything but what an interrupted format leaves.
+func unusedDir(path string) error {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return fmt.Errorf("create data directory: %w", err)
+	}
+	for _, e := range entries {
+		if name := e.Name(); name != lockFile && name != newFormatFile {
+			return fmt.Errorf("%s is no pgmirror data directory (it has no %s file) and is not empty: choose another one for data", path, formatFile)
+		}
+	}
+	return nil
 }
 
 func writeSynced(path, text string) error {

@@ -75,6 +75,9 @@ func TestDataDirRefuses(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(path, c.file), []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+		if err := os.Chmod(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
 		for range 2 {
 			if _, err := createDataDir(path); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s %q: %v", c.file, c.text, err)
@@ -85,6 +88,12 @@ func TestDataDirRefuses(t *testing.T) {
 		}
 		if text, err := os.ReadFile(filepath.Join(path, c.file)); err != nil || string(text) != c.text {
 			t.Errorf("%s was changed: %q, %v", c.file, text, err)
+		}
+		if entries, err := os.ReadDir(path); err != nil || len(entries) != 1 {
+			t.Errorf("%s has company: %v, %v", c.file, entries, err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o755 {
+			t.Errorf("%s: the directory's mode was changed to %v, %v", c.file, info.Mode(), err)
 		}
 	}
 	if _, err := openDataDir(filepath.Join(t.TempDir(), "absent")); !errors.Is(err, fs.ErrNotExist) {

@@ -46,6 +46,12 @@ func TestStatusFigures(t *testing.T) {
 		}
 	}
 
+	for _, name := range []string{"t", "public.t", `"t"`, `"public"."t"`} {
+		if out, errs, code := m.Command("inspect", name); code != 0 || !strings.HasPrefix(out, "table: public.t\n") {
+			t.Errorf("inspect %s: exit code %d, %s%s", name, code, out, errs)
+		}
+	}
+
 	// While the mirror stands still the source goes on: the lag is the distance, and as old as the first commit that is missing.
 	pg.Stop(harness.Fast)
 	lost := m.WaitStatus("reconnecting", func(s *mirror.Status) bool { return s.State == "reconnecting" && s.LagSeconds > 0 })
