@@ -91,8 +91,13 @@ func newTrial(t *testing.T, seed uint64) *trial {
 
 func (tr *trial) must(err error) {
 	tr.t.Helper()
+	must(tr.t, err)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
-		tr.t.Fatal(err)
+		t.Fatal(err)
 	}
 }
 
@@ -155,7 +160,7 @@ func (tr *trial) run() {
 	}
 	tr.writers.stop()
 	tr.must(tr.pg.Stop(harness.Fast))
-	tr.checkRetained()
+	checkRetained(tr.t, tr.pg, tr.m, tr.tables)
 	tr.t.Logf("%d changes, %d transactions refused, %d kills, %d quiet points in %s", tr.writers.changes.Load(), tr.writers.failed.Load(),
 		tr.kills, len(tr.points), time.Since(tr.begun).Round(time.Millisecond))
 }

@@ -23,6 +23,7 @@ type driven struct {
 	keys       int
 	unique     bool // a key finds at most one row
 	insertOnly bool // no identity: the server refuses updates and deletes
+	fails      bool // holds, from some point on, what cannot be mirrored
 }
 
 // create is the statements that make it.
