@@ -20,7 +20,7 @@ type Config struct {
 	BatchRows int
 	// FlushWorkers is the number of goroutines that write files. Default 2.
 	FlushWorkers int
-	// CopyWorkers is the number of tables that the initial copy reads at once. Default 4.
+	// CopyWorkers is the number of connections that the initial copy reads over at once, each a range of a table. Default 4.
 	CopyWorkers int
 	// Memory bounds the bytes held in memory batches: from half of it on, the largest tables are flushed; at all of it, changes
 	// wait. Default 1 GiB.
