@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
+	"os"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
@@ -51,39 +53,66 @@ CREATE TABLE IF NOT EXISTS pgmirror_replaced (
 `
 
 // catalog is catalog.db.
-type catalog struct{ db *sql.DB }
+type catalog struct {
+	db   *sql.DB
+	once bool // what it says may be read once: nothing tells of later changes
+}
 
 // openCatalog opens or makes the database. A commit is durable when it returns: in WAL mode with synchronous=FULL SQLite
 // syncs the log at each one.
 func openCatalog(ctx context.Context, path string) (*catalog, error) {
-	db, err := openSQLite(path, "rwc")
+	db, err := openSQLite(path, url.Values{"mode": {"rwc"}})
 	if err != nil {
 		return nil, err
 	}
 	if _, err := db.ExecContext(ctx, catalogSchema); err != nil {
 		return nil, errors.Join(fmt.Errorf("prepare catalog %s: %w", path, err), db.Close())
 	}
-	return &catalog{db}, nil
+	return &catalog{db: db}, nil
 }
 
-// openCatalogReadOnly opens a database that exists.
+// openCatalogReadOnly opens a database that exists. SQLite wants to make files beside a database in WAL mode even to read it. Where
+// it may not, and no log is left that would have to be read too, the file is read as one that nobody changes; it is then read once
+// only, because a mirror that another user starts does change it.
 func openCatalogReadOnly(ctx context.Context, path string) (*catalog, error) {
-	db, err := openSQLite(path, "ro")
+	c, err := probeCatalog(ctx, path, "mode", "ro")
+	if err == nil {
+		return c, nil
+	}
+	switch log, noLog := os.Stat(path + "-wal"); {
+	case noLog != nil && !errors.Is(noLog, fs.ErrNotExist):
+		return nil, err
+	case noLog == nil && log.Size() > 0:
+		return nil, fmt.Errorf("%w (the last process on the directory did not end cleanly; reading what it left in %s-wal takes write access to the directory)", err, path)
+	}
+	once, onceErr := probeCatalog(ctx, path, "immutable", "1")
+	if onceErr != nil {
+		return nil, err
+	}
+	once.once = true
+	return once, nil
+}
+
+// probeCatalog opens a database for reading and looks at its first page.
+func probeCatalog(ctx context.Context, path, option, value string) (*catalog, error) {
+	db, err := openSQLite(path, url.Values{"mode": {"ro"}, option: {value}})
 	if err != nil {
 		return nil, err
 	}
-	if err := db.PingContext(ctx); err != nil {
+	var tables int
+	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
 		return nil, errors.Join(fmt.Errorf("open catalog %s: %w", path, err), db.Close())
 	}
-	return &catalog{db}, nil
+	return &catalog{db: db}, nil
 }
 
-func openSQLite(path, mode string) (*sql.DB, error) {
+func openSQLite(path string, options url.Values) (*sql.DB, error) {
 	pragmas := []string{"busy_timeout(10000)", "synchronous(FULL)"}
-	if mode != "ro" {
+	if options.Get("mode") != "ro" {
 		pragmas = append(pragmas, "journal_mode(WAL)")
 	}
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+url.Values{"mode": {mode}, "_pragma": pragmas, "_txlock": {"immediate"}}.Encode())
+	options["_pragma"], options["_txlock"] = pragmas, []string{"immediate"}
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+options.Encode())
 	if err != nil {
 		return nil, fmt.Errorf("open catalog %s: %w", path, err)
 	}

@@ -84,6 +84,9 @@ func (c *Committed) SearchPath() []string {
 
 // refresh loads the current snapshots if there was a commit since.
 func (c *Committed) refresh(ctx context.Context) error {
+	if c.catalog.once && c.contents != nil {
+		return nil
+	}
 	contents, err := c.catalog.read(ctx)
 	if err != nil {
 		return err

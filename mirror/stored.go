@@ -33,6 +33,15 @@ func (s *Stored) Publications() []string { return s.doc.Publication }
 // SearchPath is the source database's.
 func (s *Stored) SearchPath() []string { return s.doc.SearchPath }
 
+// Tables are the names of the mirrored tables, also of those that have nothing committed.
+func (s *Stored) Tables() []readstate.TableName {
+	out := make([]readstate.TableName, len(s.doc.Tables))
+	for i := range s.doc.Tables {
+		out[i] = s.doc.Tables[i].Name
+	}
+	return out
+}
+
 // Status is the document of `status --json` for a mirror that is not running: what its last commit left. committed is the read
 // state of that commit, at its time.
 func (s *Stored) Status(version string, committed *readstate.State, at time.Time) *Status {

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"pgmirror/duckdb"
-	"pgmirror/iceberg"
 	"pgmirror/readstate"
 )
 
@@ -206,7 +205,7 @@ func (a *app) openReadStates(ctx context.Context, s *settings, request readstate
 	if err := checkFormatFile(s.Data); err != nil {
 		return nil, err
 	}
-	committed, err := iceberg.OpenReadOnly(ctx, iceberg.Config{Dir: s.Data, TableErr: committedErr, SearchPath: committedPath})
+	committed, err := openCommitted(ctx, s.Data)
 	if err != nil {
 		return nil, err
 	}
