@@ -210,8 +210,13 @@ func (w *world) reconnect() {
 	w.connect()
 }
 
-// messages is a commit as this session sends it.
+// messages is a commit as this session sends it: whole, or streamed while it ran.
 func (w *world) messages(c *commit) []message {
+	if w.rng.IntN(3) == 0 {
+		msgs, told := c.streamed(w.source.tables, w.rng)
+		w.told = w.told || told
+		return msgs
+	}
 	msgs := c.messages()
 	if !w.told {
 		w.told = true
