@@ -75,6 +75,11 @@ func (b *bench) unions(ctx context.Context) (err error) {
 	if err := m.ready(ctx); err != nil {
 		return err
 	}
+	near, err := b.startInside(ctx, pg, "inside")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, near.stop()) }()
 	if err := b.writeManyFiles(ctx, pg, m); err != nil {
 		return err
 	}
@@ -104,6 +109,9 @@ func (b *bench) unions(ctx context.Context) (err error) {
 		return err
 	}
 	if err := b.compareReads(ctx, pg, m, plain, rows); err != nil {
+		return err
+	}
+	if err := b.compareHosts(ctx, pg, near, rows); err != nil {
 		return err
 	}
 	_, err = plain.stop()
@@ -180,7 +188,7 @@ func (b *bench) compareReads(ctx context.Context, pg *harness.Postgres, m, plain
 			target = goals{atMost(geometricMean(all), 1.05, "%g")}
 		}
 		b.report.add(line{fmt.Sprintf("union read, %d %% deleted", part), "", "`read_parquet` of the live rows, same writer", times(geometricMean(all)), target,
-			fmt.Sprintf("by the fastest of %d each: %.2f; geometric mean of %d query shapes, %.1fM rows in files, %.0fk in memory, embedded, warm; worst %.2f: `%s`", repeats, geometricMean(fastest), len(shapes), float64(rows)/1e6, b.scaleOf(memoryRows)/1e3, worst, worstShape)})
+			fmt.Sprintf("by the fastest of %d each: %.2f; geometric mean of %d query shapes, %.1fM rows in files, %.0fk in memory, DuckDB in another process than the mirror, warm; worst %.2f: `%s`", repeats, geometricMean(fastest), len(shapes), float64(rows)/1e6, b.scaleOf(memoryRows)/1e3, worst, worstShape)})
 	}
 	if err := b.fixedCosts(ctx, duck, client); err != nil {
 		return err
