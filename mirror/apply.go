@@ -69,6 +69,11 @@ func (m *Mirror) apply(ctx context.Context, tx *pgcdc.Transaction) error {
 
 // change applies one step and says how many rows it counts for.
 func (m *Mirror) change(ch *pgcdc.Change, lsn LSN) (rows int64, err error) {
+	if len(m.joins) > 0 {
+		if err := m.noteForJoin(ch, lsn); err != nil {
+			return 0, err
+		}
+	}
 	if ch.Op == pgcdc.OpTruncate {
 		for _, oid := range ch.Truncated {
 			if t := m.live(oid); t != nil {
@@ -85,7 +90,7 @@ func (m *Mirror) change(ch *pgcdc.Change, lsn LSN) (rows int64, err error) {
 	if ch.Op == pgcdc.OpRelation {
 		if t != nil {
 			if why := t.shape.differs(t, ch.Relation); why != "" {
-				m.fail(t, lsn, &failure{Reason: "the table's shape changed: " + why, Remedy: remedyShape})
+				m.outdated(t, t.oid, lsn, "the table's shape changed: "+why)
 			}
 		}
 		return 0, nil
@@ -94,32 +99,39 @@ func (m *Mirror) change(ch *pgcdc.Change, lsn LSN) (rows int64, err error) {
 		return 1, nil
 	}
 	m.touch(t, lsn)
-	if b := t.open.batch; b.rows >= m.cfg.BatchRows || b.added >= batchBytes {
-		if err := m.sealOpen(t); err != nil {
-			return 0, err
-		}
+	if err := m.sealFull(t); err != nil {
+		return 0, err
 	}
 	if err := m.changeRow(t, ch, lsn); err != nil {
-		var machine *machineError
-		if errors.As(err, &machine) {
+		f, err := t.fault(ch, err)
+		if err != nil {
 			return 1, err
 		}
-		f := &failure{Reason: err.Error(), Remedy: remedyRow}
-		var row *rowError
-		if errors.As(err, &row) {
-			f.Column, f.Reason = row.column, row.err.Error()
-			if errors.Is(err, pgcdc.ErrUnrepresentable) {
-				f.Remedy = remedyUnrepresentable
-			}
-		}
-		tuple := ch.New
-		if ch.Op == pgcdc.OpDelete || ch.OldKind != 0 {
-			tuple = ch.Old
-		}
-		f.Key = t.keyText(tuple)
 		m.fail(t, lsn, f)
 	}
 	return 1, nil
+}
+
+// fault describes why the table cannot take a change. What is the machine's fault and not the change's stays an error.
+func (t *table) fault(ch *pgcdc.Change, err error) (*failure, error) {
+	var machine *machineError
+	if errors.As(err, &machine) {
+		return nil, err
+	}
+	f := &failure{Reason: err.Error(), Remedy: remedyRow}
+	var row *rowError
+	if errors.As(err, &row) {
+		f.Column, f.Reason = row.column, row.err.Error()
+		if errors.Is(err, pgcdc.ErrUnrepresentable) {
+			f.Remedy = remedyUnrepresentable
+		}
+	}
+	tuple := ch.New
+	if ch.Op == pgcdc.OpDelete || ch.OldKind != 0 {
+		tuple = ch.Old
+	}
+	f.Key = t.keyText(tuple)
+	return f, nil
 }
 
 // changeRow applies an insert, update or delete.
@@ -187,6 +199,14 @@ func (m *Mirror) touch(t *table, lsn LSN) {
 	}
 }
 
+// sealFull ends the open batch if it has all the rows or bytes that it may have.
+func (m *Mirror) sealFull(t *table) error {
+	if b := t.open.batch; b.rows >= m.cfg.BatchRows || b.added >= batchBytes {
+		return m.sealOpen(t)
+	}
+	return nil
+}
+
 // sealOpen ends the open batch, if it has rows, and opens the next one.
 func (m *Mirror) sealOpen(t *table) error {
 	if t.open == nil || t.open.batch.rows == 0 {
@@ -195,15 +215,15 @@ func (m *Mirror) sealOpen(t *table) error {
 	t.open.batch.seal()
 	m.weigh(t.open.batch)
 	t.sealed = append(t.sealed, t.open)
-	t.open = m.newBatchSegment(t.shape)
+	t.open = m.newBatchSegment(t)
 	t.install()
 	m.flusher.sealed(t)
 	return m.cfg.Effect("batch sealed")
 }
 
-func (m *Mirror) newBatchSegment(s *shape) *segment {
+func (m *Mirror) newBatchSegment(t *table) *segment {
 	m.lastSegment++
-	return &segment{id: m.lastSegment, vis: deletion.NewVisibility(m.applied), batch: newBatch(s)}
+	return &segment{id: m.lastSegment, vis: deletion.NewVisibility(t.birth(m)), batch: newBatch(t.shape)}
 }
 
 // truncate ends every segment the table has at lsn, without an entry a row.
@@ -233,6 +253,12 @@ func (m *Mirror) weigh(b *batch) {
 
 // fail stops a table: its changes from lsn on are dropped, all other tables run on.
 func (m *Mirror) fail(t *table, lsn LSN, f *failure) {
+	m.cfg.Log.Error("table failed", "relation", t.String(), "lsn", lsn.String(), "column", f.Column, "err", f.Reason)
+	m.freeze(t, lsn, f)
+}
+
+// freeze keeps a table as it was at the last commit applied.
+func (m *Mirror) freeze(t *table, lsn LSN, f *failure) {
 	f.LSN, f.Good = lsn, m.applied
 	if t.shape == nil {
 		f.Good = 0
@@ -241,8 +267,14 @@ func (m *Mirror) fail(t *table, lsn LSN, f *failure) {
 	t.dirty = true
 	m.closeIndexes(t)
 	t.forget(m, f.Good)
-	m.cfg.Log.Error("table failed", "relation", t.String(), "lsn", lsn.String(), "column", f.Column, "err", f.Reason)
 	m.updateShared()
+}
+
+// outdated stops a table whose definition is not the source's any more, and asks for it to be copied as it is now.
+func (m *Mirror) outdated(t *table, oid uint32, lsn LSN, why string) {
+	m.cfg.Log.Warn("the table is copied again", "relation", t.String(), "lsn", lsn.String(), "why", why)
+	m.freeze(t, lsn, &failure{Reason: why, Remedy: remedyOutdated})
+	m.wantJoin(oid, t, why)
 }
 
 // forget drops what a failed table has in memory above its last good LSN: nobody will ever see it.
@@ -269,9 +301,11 @@ func (t *table) forget(m *Mirror, good LSN) {
 
 const (
 	startAnew             = "drop the mirror and run again (pgmirror drop --warehouse, pgmirror run)"
-	remedyShape           = startAnew + " to copy it as it is now: following schema changes comes with a later version"
-	remedyRow             = startAnew + " to copy the table anew"
-	remedyUnrepresentable = "run with on_unrepresentable: null, or change the column's type on the source; then " + startAnew
+	copyAnew              = "copy it anew (pgmirror resync)"
+	remedyOutdated        = "it is being copied as it is now; wait until it is streaming"
+	remedyGone            = "put it back into the publication, and it is copied again"
+	remedyRow             = copyAnew
+	remedyUnrepresentable = "run with on_unrepresentable: null, or change the column's type on the source; then " + copyAnew
 )
 
 // differs says how a Relation message differs from the table as it is known; empty when it does not.

@@ -32,7 +32,7 @@ func benchTable(b *testing.B, types ...uint32) (*Mirror, *table, pgcdc.Table) {
 	t := &table{oid: 1, name: readstate.TableName{Schema: "public", Name: "t"}, state: stateStreaming}
 	t.setShape(s)
 	m.adopt(t)
-	t.open = m.newBatchSegment(t.shape)
+	t.open = m.newBatchSegment(t)
 	return m, t, def
 }
 
@@ -72,7 +72,7 @@ func BenchmarkAdd(b *testing.B) {
 			for i := 0; i < b.N; i++ {
 				if t.open.batch.rows == m.cfg.BatchRows {
 					t.open.batch.seal()
-					t.open = m.newBatchSegment(t.shape)
+					t.open = m.newBatchSegment(t)
 				}
 				binary.BigEndian.PutUint32(row[0].Data, uint32(i))
 				if err := t.add(m, row, nil, location{}, LSN(i+1)); err != nil {

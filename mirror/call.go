@@ -10,7 +10,7 @@ import (
 	"pgmirror/readstate"
 )
 
-// Call runs a command for a client: "checkpoint", "verify" or "inspect".
+// Call runs a command for a client: "checkpoint", "verify", "inspect" or "resync".
 func (m *Mirror) Call(ctx context.Context, command string, args []byte, progress func(string)) ([]byte, error) {
 	if progress == nil {
 		progress = func(string) {}
@@ -34,6 +34,16 @@ func (m *Mirror) Call(ctx context.Context, command string, args []byte, progress
 			return nil, err
 		}
 		rep, err := m.Inspect(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(rep)
+	case "resync":
+		var req ResyncRequest
+		if err := decodeArgs(args, &req); err != nil {
+			return nil, err
+		}
+		rep, err := m.Resync(ctx, req, progress)
 		if err != nil {
 			return nil, err
 		}
@@ -78,8 +88,9 @@ type InspectReport struct {
 	Table   string         `json:"table"`
 	State   string         `json:"state"`
 	UUID    string         `json:"uuid"`
-	LSN     string         `json:"lsn"` // visible
-	Key     []string       `json:"key"` // columns that find old rows
+	Copied  string         `json:"copied_lsn,omitempty"` // of the snapshot that its rows were copied from; empty when that was before the last start
+	LSN     string         `json:"lsn"`                  // visible
+	Key     []string       `json:"key"`                  // columns that find old rows
 	Columns []string       `json:"columns"`
 	Files   []InspectFile  `json:"files"`
 	Batches []InspectBatch `json:"batches"`
@@ -183,6 +194,9 @@ func (m *Mirror) Inspect(ctx context.Context, req InspectRequest) (*InspectRepor
 	rep := &InspectReport{Table: t.String(), UUID: t.uuid, Key: []string{}, Columns: []string{}, Files: []InspectFile{}, Batches: []InspectBatch{}, Indexes: []InspectIndex{}, Snapshots: []InspectSnapshot{}}
 	err = m.inAnyTurn(ctx, func() error {
 		rep.State, rep.LSN = string(t.state), m.marks.high().String()
+		if t.copiedAt != 0 {
+			rep.Copied = t.copiedAt.String()
+		}
 		if t.shape == nil {
 			return nil
 		}

@@ -130,8 +130,12 @@ func (m *Mirror) describe(cp *checkpoint) error {
 			"pgmirror.checkpoint": strconv.Itoa(cp.doc.Checkpoint),
 			"pgmirror.version":    m.cfg.Version,
 		},
-		Tables: make([]iceberg.TableCommit, 0, len(cp.tables)),
 	}
+	room := len(cp.tables)
+	for _, t := range cp.tables {
+		room += len(t.dropped())
+	}
+	cp.commit.Tables = make([]iceberg.TableCommit, 0, room) // never moves: cp.files point into it
 	for _, t := range cp.tables {
 		if t.shape == nil || t.uuid == "" {
 			continue
@@ -140,8 +144,10 @@ func (m *Mirror) describe(cp *checkpoint) error {
 		if t.failure != nil {
 			at = min(at, t.failure.Good)
 		}
-		cp.commit.Tables = append(cp.commit.Tables, iceberg.TableCommit{Name: t.name, UUID: t.uuid, Vectors: map[string]*deletion.Vector{}})
-		into := &cp.commit.Tables[len(cp.commit.Tables)-1]
+		if !t.created && t.appears == 0 {
+			continue // its copy failed: there is nothing of it
+		}
+		into := cp.add(t)
 		if at != cp.cut {
 			into.At = at
 		}
@@ -167,6 +173,31 @@ func (m *Mirror) describe(cp *checkpoint) error {
 	return nil
 }
 
+// add makes room for a table's part of the commit. A table that comes in another's place is created with it, and the other dropped.
+func (cp *checkpoint) add(t *table) *iceberg.TableCommit {
+	for _, old := range t.dropped() {
+		cp.commit.Tables = append(cp.commit.Tables, iceberg.TableCommit{Name: old.name, UUID: old.uuid, Drop: true})
+	}
+	c := iceberg.TableCommit{Name: t.name, UUID: t.uuid, Vectors: map[string]*deletion.Vector{}}
+	if !t.created {
+		c.Create, c.Schema = true, t.shape.arrow
+	}
+	cp.commit.Tables = append(cp.commit.Tables, c)
+	return &cp.commit.Tables[len(cp.commit.Tables)-1]
+}
+
+// dropped lists the tables in the catalog that the next commit of t drops: those it replaces, and those which these had replaced.
+func (t *table) dropped() (list []*table) {
+	for _, old := range t.replaces {
+		if old.created {
+			list = append(list, old)
+		} else {
+			list = append(list, old.dropped()...)
+		}
+	}
+	return list
+}
+
 // vectors works out the deletion vectors of the files whose deletions have changed.
 func (cp *checkpoint) vectors() error {
 	for i := range cp.files {
@@ -182,7 +213,7 @@ func (cp *checkpoint) vectors() error {
 		}
 	}
 	cp.commit.Tables = slices.DeleteFunc(cp.commit.Tables, func(t iceberg.TableCommit) bool {
-		return len(t.Add) == 0 && len(t.Remove) == 0 && len(t.Vectors) == 0 && t.Schema == nil
+		return len(t.Add) == 0 && len(t.Remove) == 0 && len(t.Vectors) == 0 && t.Schema == nil && !t.Drop
 	})
 	return nil
 }
@@ -198,9 +229,11 @@ func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, starte
 		}
 	}
 	for _, t := range cp.tables {
-		if state, ok := result.Tables[t.name]; ok {
-			t.snapshots = state.Snapshots
+		if !slices.ContainsFunc(cp.commit.Tables, func(c iceberg.TableCommit) bool { return c.UUID == t.uuid && !c.Drop }) {
+			continue
 		}
+		t.created, t.replaces = true, nil
+		t.snapshots = result.Tables[t.name].Snapshots
 	}
 	for _, s := range cp.gone {
 		s.file.published = false
@@ -235,6 +268,7 @@ func (m *Mirror) reap(ctx context.Context) error {
 		for _, t := range m.tables {
 			t.reap(m, low)
 		}
+		m.reapPast(low)
 		indexes, m.staleIndexes = m.staleIndexes, nil
 		discarded, m.discarded = m.discarded, nil
 		_, oldest := m.marks.readerCount()

@@ -20,7 +20,7 @@ func choosing(t *testing.T) (*Mirror, *table) {
 	tab := &table{oid: 1, name: readstate.TableName{Schema: "public", Name: "t"}, state: stateStreaming}
 	tab.setShape(testShape(t, def))
 	m.adopt(tab)
-	tab.open = m.newBatchSegment(tab.shape)
+	tab.open = m.newBatchSegment(tab)
 	return m, tab
 }
 
@@ -92,7 +92,7 @@ func TestChoose(t *testing.T) {
 func TestRefusedRow(t *testing.T) {
 	m, tab := choosing(t)
 	tab.setShape(testShape(t, tableDef(1, "t", 'd', []int{0}, []int{0}, oidInt4, oidText, oidNumericList)))
-	tab.open = m.newBatchSegment(tab.shape)
+	tab.open = m.newBatchSegment(tab)
 	row := func(id, list string) pgcdc.Tuple {
 		text := func(s string) pgcdc.Value { return pgcdc.Value{Format: pgcdc.FormatText, Data: []byte(s)} }
 		return pgcdc.Tuple{text(id), text("x"), text(list)}
@@ -136,7 +136,7 @@ func TestFailedTableLetsMemoryGo(t *testing.T) {
 	}
 	changes = append(changes, message{'D'}.u32(1).old(def, []cell{val("-999"), nil, nil}))
 	c := w.source.commit(changes)
-	w.table(1).broken = &modelFault{at: c.end, names: []string{"c0=-999"}}
+	w.table(1).faults = []*modelFault{{at: c.end, names: []string{"c0=-999"}}}
 	w.send(c)
 	w.settle()
 	w.check(w.m.checkpoint(ctx))

@@ -123,7 +123,7 @@ func (m *Mirror) tryCopy(ctx context.Context, id pgcdc.Identification, rewritten
 				tc.Add = append(tc.Add, s.file.data)
 			}
 			commit = append(commit, tc)
-			c.table.state = stateStreaming
+			c.table.state, c.table.created = stateStreaming, true
 		}
 		doc.Tables = append(doc.Tables, c.table.record())
 	}
@@ -186,7 +186,7 @@ func (m *Mirror) start(doc *document, copies []*tableCopy) {
 			s.file.published, s.file.committed = true, true
 		}
 		if t.state == stateStreaming {
-			t.open = m.newBatchSegment(t.shape)
+			t.open = m.newBatchSegment(t)
 			t.install()
 		} else {
 			failed++

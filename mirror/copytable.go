@@ -39,14 +39,14 @@ func nameOf(t *pgcdc.Table) readstate.TableName {
 }
 
 func (m *Mirror) newCopy(src *pgcdc.Table, at LSN) *tableCopy {
-	t := &table{oid: src.OID, name: nameOf(src), fingerprint: src.Fingerprint, storage: storageOf(src), state: stateCopying}
+	t := &table{oid: src.OID, name: nameOf(src), fingerprint: src.Fingerprint, storage: storageOf(src), state: stateCopying, copiedAt: at}
 	c := &tableCopy{table: t, source: src, at: at, stop: func() {}}
 	s, err := newShape(src, func(a *arrow.Schema) *arrow.Schema {
 		withIDs, _ := iceberg.AssignFieldIDs(a, 0)
 		return withIDs
 	})
 	if err != nil {
-		c.fail(m, &failure{Reason: err.Error(), Remedy: "then " + startAnew + " to copy the table"})
+		c.fail(m, &failure{Reason: err.Error(), Remedy: "then " + copyAnew})
 		return c
 	}
 	t.uuid = uuid.NewString()
@@ -139,6 +139,16 @@ func (c *tableCopy) closeIndexes(m *Mirror) {
 			m.closeIndexes(part)
 		}
 	}
+}
+
+// discard deletes what a copy has written whose attempt has ended with an error.
+func (c *tableCopy) discard(ctx context.Context, m *Mirror) {
+	for _, part := range c.parts {
+		if part != nil {
+			m.discardPart(ctx, part)
+		}
+	}
+	c.parts = nil
 }
 
 // discardPart deletes the files of a part that nobody will need. One that cannot be deleted is removed as an orphan by the next

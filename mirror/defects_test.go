@@ -67,7 +67,7 @@ func TestMissingRowErrorNamesKey(t *testing.T) {
 	w.faults, w.pressure = 0, false
 	w.start()
 	w.planned(2, message{'D'}.u32(2).u8('K').tuple([]cell{val("-5"), val("gone"), nil}), func(c LSN) {
-		w.table(2).broken = &modelFault{at: c}
+		w.table(2).faults = []*modelFault{{at: c}}
 	})
 	st, err := w.m.Pin(context.Background(), readstate.PinRequest{})
 	w.check(err)

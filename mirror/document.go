@@ -62,6 +62,8 @@ type tableRecord struct {
 	Key         []int               `json:"key,omitempty"`
 	Nulled      int64               `json:"unrepresentable,omitempty"`
 	Rows        int64               `json:"rows"`
+	// Resync says why the table is to be copied again; empty when it is not.
+	Resync string `json:"resync,omitempty"`
 }
 
 func (d *document) encode() ([]byte, error) { return json.Marshal(d) }
@@ -97,6 +99,9 @@ func (t *table) record() tableRecord {
 		r.Mode, r.Key = t.shape.mode, t.shape.key
 	} else if t.stored != nil {
 		r.Mode, r.Key = t.stored.Mode, t.stored.Key
+	}
+	if t.joining != nil {
+		r.Resync = t.joining.why
 	}
 	return r
 }

@@ -213,8 +213,24 @@ func (w *fakeWarehouse) commit(c iceberg.Commit) (*iceberg.Result, error) {
 	for uuid, t := range w.tables {
 		next[uuid] = t
 	}
+	var dropped []string
 	for _, tc := range c.Tables {
 		old := next[tc.UUID]
+		if tc.Drop {
+			if old == nil || old.Name != tc.Name {
+				return nil, fmt.Errorf("drop table %s: not there", tc.Name.Name)
+			}
+			for _, f := range old.Files {
+				dropped = append(dropped, f.Path)
+			}
+			delete(next, tc.UUID)
+			continue
+		}
+		for uuid, t := range next {
+			if tc.Create && t.Name == tc.Name {
+				return nil, fmt.Errorf("create table %s: %s has its name", tc.Name.Name, uuid)
+			}
+		}
 		if (old == nil) != tc.Create {
 			return nil, fmt.Errorf("table %s: create is %v", tc.Name.Name, tc.Create)
 		}
@@ -262,7 +278,7 @@ func (w *fakeWarehouse) commit(c iceberg.Commit) (*iceberg.Result, error) {
 	w.tables, w.doc, w.cut = next, slices.Clone(c.Mirror), c.LSN
 	w.history = append(w.history, c)
 	// No snapshot but the newest is kept.
-	var unreachable []string
+	unreachable := dropped
 	for _, tc := range c.Tables {
 		unreachable = append(unreachable, tc.Remove...)
 	}

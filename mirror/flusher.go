@@ -36,10 +36,18 @@ func (f *flusher) weighed() {
 	}
 }
 
+// withMemory lists the tables that hold batches, those that are about to join included. The applier's turn.
+func (m *Mirror) withMemory() []*table {
+	if len(m.joins) == 0 {
+		return m.tables
+	}
+	return append(slices.Clone(m.tables), m.joinings()...)
+}
+
 // busy reports whether waiting for the flusher can win memory; it wakes it.
 func (f *flusher) busy() bool {
 	signal(f.wake)
-	return slices.ContainsFunc(f.m.tables, func(t *table) bool { return t.flushable(f.m) > 0 || t.sealable(f.m) > 0 })
+	return slices.ContainsFunc(f.m.withMemory(), func(t *table) bool { return t.flushable(f.m) > 0 || t.sealable(f.m) > 0 })
 }
 
 func signal(c chan struct{}) {
@@ -112,7 +120,7 @@ func (f *flusher) choose() ([]*table, error) {
 	for len(chosen) < f.m.cfg.FlushWorkers {
 		var best *table
 		var most int64
-		for _, t := range f.m.tables {
+		for _, t := range f.m.withMemory() {
 			if !short && len(t.sealed) < flushBatches || slices.Contains(chosen, t) {
 				continue
 			}
@@ -139,7 +147,7 @@ func (f *flusher) choose() ([]*table, error) {
 func (f *flusher) sealLargest() (*table, error) {
 	var best *table
 	var most int64
-	for _, t := range f.m.tables {
+	for _, t := range f.m.withMemory() {
 		if size := t.sealable(f.m); size > most {
 			best, most = t, size
 		}

@@ -30,6 +30,9 @@ func (m *Mirror) follow(ctx, caller context.Context) error {
 		if errors.As(err, &lost) {
 			err = lost.err
 		}
+		if errors.Is(err, errStreamEnded) {
+			continue
+		}
 		if !pgcdc.IsRetryable(err) {
 			if !connected {
 				return err
@@ -93,12 +96,7 @@ func (m *Mirror) connect(ctx, caller context.Context, streaming func()) error {
 	if err != nil {
 		return err
 	}
-	binary := true
-	for i := range catalog.Tables {
-		for _, c := range catalog.Tables[i].Columns {
-			binary = binary && c.Type.BinaryOK
-		}
-	}
+	binary := binaryOK(catalog)
 	if err := m.drain(ctx); err != nil {
 		return err
 	}
@@ -106,6 +104,7 @@ func (m *Mirror) connect(ctx, caller context.Context, streaming func()) error {
 		m.resolve(catalog)
 		m.looks = append(m.looks, look{catalog, began})
 		m.guard.begin(m.lastCommit, slot.ConfirmedFlush)
+		m.binary = binary
 		m.begun = func() {
 			m.setState("streaming", "")
 			streaming()
@@ -115,10 +114,27 @@ func (m *Mirror) connect(ctx, caller context.Context, streaming func()) error {
 	}); err != nil {
 		return err
 	}
-	if err := m.source.Stream(ctx, slot.ConfirmedFlush, binary, m.events); err != nil {
-		return &lostStream{err}
+	stream, end := context.WithCancel(ctx)
+	defer end()
+	m.endStream.Store(&end)
+	err = m.source.Stream(stream, slot.ConfirmedFlush, binary, m.events)
+	switch {
+	case err == nil:
+		err = errors.New("the stream ended")
+	case stream.Err() != nil && ctx.Err() == nil:
+		err = errStreamEnded
 	}
-	return &lostStream{errors.New("the stream ended")}
+	return &lostStream{err}
+}
+
+// errStreamEnded: we ended the stream ourselves, to begin another one.
+var errStreamEnded = errors.New("the stream begins again")
+
+// restartStream ends the stream, if there is one, so that the next begins at once: in the format that the tables want now.
+func (m *Mirror) restartStream() {
+	if end := m.endStream.Load(); end != nil {
+		(*end)()
+	}
 }
 
 // drain waits until everything that an earlier connection delivered is applied: the next one begins by sending some of it

@@ -66,10 +66,17 @@ type Mirror struct {
 	staleIndexes []string
 	reapedAt     LSN // LWM when memory ran short and ended batches were dropped for it
 
+	joins    map[uint32]*join // by the OID of the table on the source
+	joinWake chan struct{}    // a join is wanted
+	past     []*table         // replaced by others, but readers may still see them
+	binary   bool             // the format of the stream
+
 	lastCheckpoint time.Time
 	checkpointTook time.Duration
 
 	shared shared
+	// endStream, if set, ends the stream so that another one begins at once. follow sets it.
+	endStream atomic.Pointer[context.CancelFunc]
 }
 
 // turn is work that the applier does between two changes for somebody else.
@@ -94,6 +101,8 @@ func New(cfg Config, source Source, warehouse Warehouse, files Files, clock Cloc
 		stopped: make(chan struct{}),
 		wantCut: make(chan struct{}, 1),
 		byOID:   map[uint32]*table{},
+
+		joins: map[uint32]*join{}, joinWake: make(chan struct{}, 1),
 	}
 	m.probeRows, m.probeEntries = probeRows, probeEntries
 	m.flusher = newFlusher(m)
@@ -123,6 +132,7 @@ func (m *Mirror) Run(ctx context.Context) error {
 	defer stopFollowing()
 	g.Go(func() error { return m.follow(follow, ctx) })
 	g.Go(func() error { return m.watch(follow) })
+	g.Go(func() error { return m.joinLoop(follow) })
 
 	g.Go(func() error {
 		select {

@@ -25,8 +25,10 @@ type version struct {
 type modelTable struct {
 	def      pgcdc.Table
 	versions []*version
-	// broken is how the mirror must fail the table; nil while it need not.
-	broken *modelFault
+	// faults are the changes that the mirror must not take, in order: a content that begins below one must fail there.
+	faults []*modelFault
+	// bases has, by uuid, the LSN of the snapshot from which a content was copied again; others were copied at first.
+	bases map[string]LSN
 	// nulled counts, by commit, values sent that the mirror holds as NULL.
 	nulled []nulledAt
 }
@@ -40,6 +42,16 @@ type nulledAt struct {
 type modelFault struct {
 	at    LSN
 	names []string // what the error must name
+}
+
+// fault is where the content with that uuid must fail; nil when it need not.
+func (t *modelTable) fault(uuid string) *modelFault {
+	for _, f := range t.faults {
+		if f.at > t.bases[uuid] {
+			return f
+		}
+	}
+	return nil
 }
 
 // at lists the rows visible at x.

@@ -60,7 +60,12 @@ func (m *Mirror) frozenAt(at LSN) (*readstate.State, bool) {
 	}
 	for _, v := range m.shared.views() {
 		if v.failure != nil && v.failure.Good == at {
-			st, err := m.stateAt(at, func() {}, frozen)
+			// Registered, so that the content stays should the table be replaced meanwhile.
+			p, err := m.marks.register(0)
+			if err != nil {
+				return nil, false
+			}
+			st, err := m.stateAt(at, func() { m.marks.release(p) }, frozen)
 			return st, err == nil
 		}
 	}
@@ -88,6 +93,7 @@ func (m *Mirror) stateAt(at LSN, release func(), how reading) (*readstate.State,
 		})
 	}
 	for _, v := range m.shared.views() {
+		v = v.at(at)
 		rt := &readstate.Table{Name: v.table.name, Schema: v.schema}
 		st.Tables = append(st.Tables, rt)
 		if rt.Err = v.unreadable(at, how); rt.Err != "" {
@@ -105,6 +111,9 @@ func (m *Mirror) stateAt(at LSN, release func(), how reading) (*readstate.State,
 func (v *tableView) unreadable(at LSN, how reading) string {
 	if v.damage != "" {
 		return fmt.Sprintf("table %s cannot be read: %s; %s", v.table, v.damage, remedyDamaged)
+	}
+	if at < v.table.appears {
+		return fmt.Sprintf("table %s cannot be read at %s: its content begins at %s", v.table, at, v.table.appears)
 	}
 	if how == newest && v.failure != nil {
 		return unreadable(v.table.name, v.state, v.failure, max(at, v.failure.Good+1))

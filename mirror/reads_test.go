@@ -34,28 +34,33 @@ func (w *world) compare(st *readstate.State, frozen bool) {
 	if len(st.Tables) != len(w.tables) {
 		w.fatal("%d tables at %s, want %d", len(st.Tables), st.LSN, len(w.tables))
 	}
-	failed := w.goodOf()
 	for _, mt := range w.tables {
 		rt, ok := st.Table(readstate.TableName{Schema: "public", Name: mt.def.Name})
 		if !ok {
 			w.fatal("table %s is missing at %s", mt.def.Name, st.LSN)
 		}
-		f := failed[mt.def.Name]
+		v := w.viewAt(mt.def.Name, st.LSN)
+		f, b := v.failure, mt.fault(v.table.uuid)
 		if f != nil {
-			w.checkFailure(mt, f)
+			w.checkFailure(mt, b, f)
+		} else if b != nil && st.LSN >= b.at {
+			w.fatal("table %s did not fail at %s", mt.def.Name, b.at)
 		}
 		if f != nil && st.LSN > f.Good || f == nil && frozen || frozen && f.Good != st.LSN {
 			if rt.Err == "" {
 				w.fatal("table %s can be read at %s", mt.def.Name, st.LSN)
 			}
 			if f != nil && !frozen {
-				for _, name := range mt.broken.names {
+				for _, name := range b.names {
 					if !strings.Contains(rt.Err, name) {
 						w.fatal("the error of table %s does not name %q: %s", mt.def.Name, name, rt.Err)
 					}
 				}
 			}
 			continue
+		}
+		if rt.Err != "" && st.LSN == v.table.appears {
+			continue // pinned in the moment before the table came back, at the same LSN
 		}
 		if rt.Err != "" {
 			w.fatal("table %s at %s: %s", mt.def.Name, st.LSN, rt.Err)
@@ -64,17 +69,23 @@ func (w *world) compare(st *readstate.State, frozen bool) {
 			w.fatal("table %s at %s:\n got %v\nwant %v", mt.def.Name, st.LSN, got, want)
 		}
 	}
-	for _, mt := range w.tables {
-		if mt.broken != nil && st.LSN >= mt.broken.at && failed[mt.def.Name] == nil {
-			w.fatal("table %s did not fail at %s", mt.def.Name, mt.broken.at)
+}
+
+// viewAt is what a reader at an LSN has of a table.
+func (w *world) viewAt(name string, at LSN) *tableView {
+	for _, v := range w.m.shared.views() {
+		if v.table.name.Name == name {
+			v = v.at(at)
+			w.noteBase(v.table)
+			return v
 		}
 	}
+	return nil
 }
 
 // checkFailure: the table fails where the model says, and is good up to the commit before.
-func (w *world) checkFailure(mt *modelTable, f *failure) {
+func (w *world) checkFailure(mt *modelTable, b *modelFault, f *failure) {
 	w.t.Helper()
-	b := mt.broken
 	if b == nil {
 		w.fatal("table %s failed: %+v", mt.def.Name, f)
 	}

@@ -86,6 +86,9 @@ func (m *Mirror) recoverTable(r tableRecord, held *iceberg.TableState, fault err
 	t := &table{oid: r.OID, name: r.Name, uuid: r.UUID, fingerprint: r.Fingerprint, storage: r.Storage, state: r.State, failure: r.Failure,
 		unrepresentable: r.Nulled, durable: m.doc.Cut, stored: &r}
 	m.adopt(t)
+	if r.Resync != "" {
+		m.wantJoin(r.OID, t, r.Resync)
+	}
 	if fault != nil {
 		t.rows = r.Rows
 		m.damaged(t, fault)
@@ -103,7 +106,7 @@ func (m *Mirror) recoverTable(r tableRecord, held *iceberg.TableState, fault err
 		return nil
 	}
 	t.setShape(s)
-	t.snapshots = held.Snapshots
+	t.snapshots, t.created = held.Snapshots, true
 	at := m.doc.Cut
 	if t.failure != nil {
 		at = min(at, t.failure.Good)
@@ -115,7 +118,7 @@ func (m *Mirror) recoverTable(r tableRecord, held *iceberg.TableState, fault err
 		t.rows += data.Rows - int64(data.Deleted.Cardinality())
 	}
 	if t.state == stateStreaming {
-		t.open = m.newBatchSegment(s)
+		t.open = m.newBatchSegment(t)
 	}
 	t.install()
 	return nil

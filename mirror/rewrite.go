@@ -87,6 +87,9 @@ func (m *Mirror) begin(t *table, upTo LSN) (*rewrite, error) {
 	if good, ended := t.ended(m); ended {
 		upTo, rw.floor = min(upTo, good), min(rw.floor, good)
 	}
+	if t.replayed != 0 { // deletions above it are still to be replayed
+		rw.floor = min(rw.floor, t.replayed)
+	}
 	base := 0
 	for _, s := range rw.inputs {
 		rows := s.batch.visible(upTo)
@@ -204,7 +207,7 @@ func (rw *rewrite) install(m *Mirror) error {
 		}
 		t.files = append(t.files, rw.out)
 		if rw.index != nil {
-			if t.state == stateStreaming && rw.out.droppedAt.Load() == 0 {
+			if t.state != stateFailed && rw.out.droppedAt.Load() == 0 {
 				t.indexes = append(t.indexes, rw.index)
 				t.epoch++
 			} else {

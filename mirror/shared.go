@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
+
+	"pgmirror/readstate"
 )
 
 // shared is what every goroutine may know of the mirror's state; the applier and the supervisor write it.
@@ -31,6 +33,7 @@ type tableView struct {
 	damage  string
 	schema  *arrow.Schema
 	copied  *atomic.Int64 // rows of a copy under way
+	before  *tableView    // what readers below the table's first LSN see in its place; nil when they see nothing
 }
 
 func (s *shared) set(change func(*sharedState)) {
@@ -61,15 +64,33 @@ func (s *shared) opening() string {
 
 // updateShared shows the tables' standing to other goroutines. The applier's turn.
 func (m *Mirror) updateShared() {
+	before := map[readstate.TableName]*tableView{}
+	for _, t := range m.past { // in the order in which they were replaced
+		v := t.view()
+		v.before = before[t.name]
+		before[t.name] = v
+	}
 	views := make([]*tableView, 0, len(m.tables))
 	for _, t := range m.tables {
-		v := &tableView{table: t, state: t.state, failure: t.failure, damage: t.damage}
-		if t.shape != nil {
-			v.schema = t.shape.arrow
-		} else {
-			v.schema = arrow.NewSchema(nil, nil)
-		}
+		v := t.view()
+		v.before = before[t.name]
 		views = append(views, v)
 	}
 	m.shared.set(func(s *sharedState) { s.tables = views })
+}
+
+func (t *table) view() *tableView {
+	v := &tableView{table: t, state: t.state, failure: t.failure, damage: t.damage, schema: arrow.NewSchema(nil, nil), copied: t.copied}
+	if t.shape != nil {
+		v.schema = t.shape.arrow
+	}
+	return v
+}
+
+// at is the view that a reader at an LSN has: that of the table, or of what was in its place.
+func (v *tableView) at(lsn LSN) *tableView {
+	for lsn < v.table.appears && v.before != nil {
+		v = v.before
+	}
+	return v
 }

@@ -47,7 +47,7 @@ type MemoryStatus struct {
 // TableStatus is one table's part of Status.
 type TableStatus struct {
 	Name       string `json:"name"`  // schema.table
-	State      string `json:"state"` // streaming, copying, failed
+	State      string `json:"state"` // streaming, copying, resyncing, failed
 	InsertOnly bool   `json:"insert_only,omitempty"`
 	Error      string `json:"error,omitempty"`
 	ErrorLSN   string `json:"error_lsn,omitempty"`
@@ -65,4 +65,6 @@ type TableStatus struct {
 	Unrepresentable int64  `json:"unrepresentable,omitempty"` // values stored as NULL by on_unrepresentable: null
 	DurableLSN      string `json:"durable_lsn"`
 	CopiedRows      int64  `json:"copied_rows,omitempty"`
+	Resync          string `json:"resync,omitempty"`       // why the table is to be copied, while it is copying or resyncing
+	ResyncWaits     string `json:"resync_waits,omitempty"` // why the copy has not begun or begins again
 }

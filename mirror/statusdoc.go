@@ -106,6 +106,15 @@ func (m *Mirror) describeStatus(st *Status) {
 	for _, t := range m.tables {
 		ts := TableStatus{Name: t.String(), State: string(t.state), Rows: t.rows, Unrepresentable: t.unrepresentable, DurableLSN: m.durable.String()}
 		ts.setFailure(t.failure)
+		if t.copied != nil {
+			ts.CopiedRows = t.copied.Load()
+		}
+		if j := t.joining; j != nil {
+			if ts.Resync = j.why; t.state != stateCopying {
+				ts.State = "resyncing"
+			}
+			ts.ResyncWaits = j.trouble
+		}
 		if t.shape != nil {
 			ts.InsertOnly = t.shape.mode == insertOnly
 		}

@@ -32,6 +32,8 @@ type failure struct {
 	Remedy string `json:"remedy,omitempty"`
 	// Damaged: files of the table were found damaged. What it held at Good can be read when they are restored.
 	Damaged bool `json:"damaged,omitempty"`
+	// Gone says that the table cannot be mirrored as the catalogue shows it; when that changes, it is copied again.
+	Gone bool `json:"gone,omitempty"`
 }
 
 // table is the state of one mirrored table. The applier owns it; what other goroutines may look at is version, and
@@ -74,6 +76,17 @@ type table struct {
 	fileBuf  []globalindex.FileLocation
 
 	jobs sync.Mutex // held by the one background job that rewrites the table's segments
+
+	// What belongs to tables that come and go (join.go).
+	joining  *join         // the join that will replace the table; nil when there is none
+	copied   *atomic.Int64 // rows copied by it so far; nil before
+	created  bool          // a commit has created the table in the catalog
+	replaces []*table      // to be dropped by the commit that creates it
+	appears  LSN           // its content begins here; 0 for the first copy's
+	retired  LSN           // another table took its place here; 0 while it is one of the mirror's
+	replayed LSN           // end LSN of the last commit replayed before it joined; 0 once it has joined
+	copiedAt LSN           // of the snapshot that its rows were copied from; 0 after a restart
+	seen     LSN           // of the look at the catalogue that its definition comes from; 0 for the first copy's
 }
 
 // storageMark is what a look shows of where a table's rows lie and when its columns were last defined. When both parts have
@@ -109,6 +122,14 @@ type fileIndex struct {
 type location struct {
 	segment *segment
 	row     uint32
+}
+
+// birth is the LSN from which on rows of a new segment of the table may be deleted: what was applied to it last.
+func (t *table) birth(m *Mirror) LSN {
+	if t.replayed != 0 {
+		return t.replayed
+	}
+	return m.applied
 }
 
 func (t *table) String() string { return t.name.Schema + "." + t.name.Name }

@@ -53,7 +53,7 @@ func (w *world) transactionOf(changes int) {
 	d := &draft{gone: map[*version]bool{}, broken: map[*modelTable]*modelFault{}, nulled: map[*modelTable]int64{}}
 	for range changes {
 		t := w.tables[w.rng.IntN(len(w.tables))]
-		if w.faults > 0 && w.sending && t.broken == nil && d.broken[t] == nil && w.rng.IntN(60) == 0 {
+		if w.faults > 0 && w.sending && !w.broken(t) && d.broken[t] == nil && w.rng.IntN(60) == 0 {
 			if f := w.breakTable(d, t); f != nil {
 				w.faults--
 				d.broken[t] = f
@@ -106,7 +106,7 @@ func (w *world) transactionOf(changes int) {
 			t.nulled = append(t.nulled, nulledAt{c.end, n})
 		}
 		if f := d.broken[t]; f != nil {
-			f.at, t.broken = c.end, f
+			f.at, t.faults = c.end, append(t.faults, f)
 			w.note("table %s must fail at %s, naming %v", t.def.Name, c.end, f.names)
 		}
 	}
@@ -114,6 +114,15 @@ func (w *world) transactionOf(changes int) {
 	if w.sending {
 		w.send(c)
 	}
+}
+
+// broken tells whether the content that the mirror shows of a table must fail, or has.
+func (w *world) broken(t *modelTable) bool {
+	if w.m == nil {
+		return false
+	}
+	v := w.viewAt(t.def.Name, maxLSN)
+	return v != nil && t.fault(v.table.uuid) != nil
 }
 
 // breakTable adds a change that the mirror must not take; nil when none of the kind drawn fits the table.

@@ -74,51 +74,60 @@ const maxLooks = 64
 
 const reasonRewritten = "the table's rows were rewritten by ALTER TABLE"
 
-// compare fails each table that a look shows changed with no Relation message to explain it.
+const reasonGone = "the table was dropped or taken out of the publication"
+
+// compare looks for what no row event tells: tables whose definition has changed and tables that come are copied, tables that
+// are gone fail.
 func (m *Mirror) compare(c *pgcdc.Catalog) {
 	seen := make(map[uint32]*pgcdc.Table, len(c.Tables))
 	for i := range c.Tables {
 		seen[c.Tables[i].OID] = &c.Tables[i]
 	}
-	for _, t := range m.tables {
-		if t.state != stateStreaming {
-			continue
-		}
+	for _, t := range slices.Clone(m.tables) {
 		now, ok := seen[t.oid]
 		switch {
+		case t.joining != nil || c.LSN <= t.seen: // known as it is later
+		case t.state == stateFailed:
+			if ok && t.failure.Gone && now.Unsupported == "" {
+				m.wantJoin(t.oid, t, "it is back in the publication")
+			}
 		case !ok:
-			m.fail(t, c.LSN, &failure{Reason: "the table was dropped or taken out of the publication", Remedy: remedyShape})
+			m.fail(t, c.LSN, &failure{Reason: reasonGone, Remedy: remedyGone, Gone: true})
 		case now.Unsupported != "":
-			m.fail(t, c.LSN, &failure{Reason: now.Unsupported, Remedy: remedyShape})
+			m.fail(t, c.LSN, &failure{Reason: now.Unsupported, Remedy: remedyGone, Gone: true})
 		case now.Fingerprint != t.fingerprint:
-			m.fail(t, c.LSN, &failure{Reason: "the table's definition changed: " + t.changed(now), Remedy: remedyShape})
+			m.outdated(t, t.oid, c.LSN, "the table's definition changed: "+t.changed(now))
 		case t.storage.rewritten(storageOf(now)):
-			m.fail(t, c.LSN, &failure{Reason: reasonRewritten, Remedy: remedyShape})
+			m.outdated(t, t.oid, c.LSN, reasonRewritten)
 		default:
 			t.storage = storageOf(now)
 		}
 	}
-	added := false
 	for i := range c.Tables {
-		now := &c.Tables[i]
-		if m.byOID[now.OID] != nil {
-			continue
+		if now := &c.Tables[i]; m.byOID[now.OID] == nil {
+			m.newcomer(now, c.LSN)
 		}
-		if slices.ContainsFunc(m.tables, func(t *table) bool { return t.name == nameOf(now) }) {
-			// It took the name of a table that has failed because of that. A name stands for one table; this one has no rows here.
-			m.byOID[now.OID] = &table{oid: now.OID, name: nameOf(now), state: stateFailed}
-			m.cfg.Log.Warn("table not mirrored", "relation", nameOf(now).String(), "lsn", c.LSN.String(), "err", "another table had its name before")
-			continue
+	}
+}
+
+// newcomer takes up a table that was not there before. The applier's turn.
+func (m *Mirror) newcomer(now *pgcdc.Table, lsn LSN) {
+	if i := slices.IndexFunc(m.tables, func(t *table) bool { return t.name == nameOf(now) }); i >= 0 {
+		// It has the name of a table that is gone, or is about to be found gone or renamed.
+		if t := m.tables[i]; t.state == stateFailed && t.joining == nil {
+			m.wantJoin(now.OID, t, "another table has taken its name")
 		}
-		t := &table{oid: now.OID, name: nameOf(now), fingerprint: now.Fingerprint, state: stateFailed, failure: &failure{
-			Reason: "the table joined the publication after the first copy", LSN: c.LSN, Remedy: startAnew + " to copy it: adding tables while streaming comes with a later version"}}
-		m.adopt(t)
-		m.cfg.Log.Warn("table not mirrored", "relation", t.String(), "lsn", c.LSN.String(), "err", t.failure.Reason)
-		added = true
+		return
 	}
-	if added {
-		m.updateShared()
+	t := &table{oid: now.OID, name: nameOf(now), state: stateCopying, seen: lsn}
+	m.adopt(t)
+	if now.Unsupported != "" {
+		m.fail(t, lsn, &failure{Reason: now.Unsupported, Remedy: "then " + copyAnew, Gone: true})
+		return
 	}
+	m.cfg.Log.Info("a table has joined the publication", "relation", t.String(), "lsn", lsn.String())
+	m.wantJoin(now.OID, t, "it has joined the publication")
+	m.updateShared()
 }
 
 // changed says what a look shows changed.
@@ -153,9 +162,9 @@ func (m *Mirror) resolve(c *pgcdc.Catalog) {
 		now, reason := seen[t.oid], ""
 		switch {
 		case now == nil:
-			reason = "the table was dropped or taken out of the publication while the mirror was stopped"
+			m.fail(t, m.applied, &failure{Reason: reasonGone + " while the mirror was stopped", Remedy: remedyGone, Gone: true})
 		case now.Unsupported != "":
-			reason = now.Unsupported
+			m.fail(t, m.applied, &failure{Reason: now.Unsupported, Remedy: remedyGone, Gone: true})
 		case now.Fingerprint != t.fingerprint:
 			reason = "the table's definition changed while the mirror was stopped: " + t.changed(now)
 		case t.storage.rewritten(storageOf(now)):
@@ -167,7 +176,7 @@ func (m *Mirror) resolve(c *pgcdc.Catalog) {
 			}
 		}
 		if reason != "" {
-			m.fail(t, m.applied, &failure{Reason: reason, Remedy: remedyShape})
+			m.outdated(t, t.oid, m.applied, reason)
 		}
 	}
 	m.doc.SearchPath = c.SearchPath

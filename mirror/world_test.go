@@ -353,6 +353,9 @@ func (w *world) crash() {
 	w.note("crash")
 	w.stop()
 	<-w.ended
+	for _, t := range w.m.tables {
+		w.noteBase(t)
+	}
 	w.pinned = nil
 	w.failAt("")
 	w.ware.writing, w.ware.committing, w.files.merging = nil, nil, nil
@@ -421,6 +424,8 @@ func (w *world) step() {
 			}
 			return nil
 		})
+	case n < 88:
+		w.resync()
 	case n < 91:
 		w.during("flush", func() error {
 			t := w.m.tables[w.rng.IntN(len(w.m.tables))]
@@ -438,6 +443,43 @@ func (w *world) step() {
 	}
 	if w.source.early != 0 {
 		w.fatal("%s was acknowledged, but only %s is committed", w.source.early, w.ware.lastCut())
+	}
+}
+
+// resync copies a table again, healthy or failed, and what else waits for it, while other things happen.
+func (w *world) resync() {
+	w.t.Helper()
+	ctx := context.Background()
+	w.settle()
+	i := w.rng.IntN(len(w.tables))
+	mt := w.tables[i]
+	w.check(w.m.inTurn(ctx, func() error {
+		w.m.wantJoin(mt.def.OID, w.m.byOID[mt.def.OID], "resync")
+		return nil
+	}))
+	end := w.source.end()
+	w.deliver(pgcdc.Event{WALEnd: end}) // after a crash the server tells it anew
+	w.passed(end)
+	faults := w.faults
+	w.faults = 0 // a copy that meets one is given up, and the table is what it was before
+	w.during("resync "+mt.def.Name, func() error {
+		left, err := w.m.joinQueued(ctx)
+		if err == nil && left > 0 {
+			err = fmt.Errorf("%d tables were not copied", left)
+		}
+		return err
+	})
+	w.faults = faults
+}
+
+// noteBase tells the model from where a content was copied; the mirror does not know it after a restart.
+func (w *world) noteBase(t *table) {
+	mt := w.table(t.oid)
+	if mt.bases == nil {
+		mt.bases = map[string]LSN{}
+	}
+	if t.copiedAt != 0 {
+		mt.bases[t.uuid] = t.copiedAt
 	}
 }
 
@@ -493,8 +535,9 @@ func (w *world) audit() {
 				continue
 			}
 			mt := w.table(t.oid)
-			want := int64(0)
-			for _, r := range mt.at(w.copied) {
+			w.noteBase(t)
+			base, want := mt.bases[t.uuid], int64(0)
+			for _, r := range mt.at(base) {
 				for _, c := range r {
 					if c != nil && c.bad {
 						want++
@@ -502,7 +545,7 @@ func (w *world) audit() {
 				}
 			}
 			for _, n := range mt.nulled {
-				if n.at > w.copied && n.at <= w.m.applied {
+				if n.at > base && n.at <= w.m.applied {
 					want += n.values
 				}
 			}

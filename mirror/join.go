@@ -1,0 +1,477 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"pgmirror/pgcdc"
+)
+
+// join brings one table's content in while the stream goes on: of a table that was added to the publication, or of one that is
+// copied again (resync) because its content is wrong or its definition has changed.
+//
+//	begin: changes go to a log ─▶ snapshot at F ─▶ copy ─▶ replay the log above F ─▶ install at J = HWM ≥ F
+//
+// The log begins before the snapshot is made, so what it holds above F is all that the copy lacks. The applier replays it between
+// two transactions, a slice at a time, and installs the content in the turn in which the log is empty: readers at J and above see it,
+// readers below J what was there before. Nothing of a join survives a crash but the wish for it; it then begins again.
+type join struct {
+	oid uint32
+	// old is what the new content replaces: until then its state is shown. A table that was never there has one without content.
+	old *table
+	why string // what it is for, for a person
+
+	log   *changeLog // nil while the join waits for its turn; the applier's
+	table *table     // the new content; nil until it is copied
+	from  LSN        // F
+	kept  *logReader // what is being replayed; nil when nothing is
+	shape *pgcdc.Relation
+
+	copy    *tableCopy // under way; nil before
+	trouble string     // why the last attempt ended; the applier's
+
+	done   chan struct{}
+	err    error // why it was given up; this and the next two are set before done is closed
+	joined LSN   // J
+	rows   int64 // at J
+}
+
+// replaySlice is the number of changes that are replayed in one turn: about 2 ms of the applier's time.
+const replaySlice = 2048
+
+// errJoinAgain: the source's table changed under the join, which begins again.
+var errJoinAgain = errors.New("the table changed while it was copied")
+
+// wantJoin asks for a table's rows to be copied in old's place; a join of it that waits or is under way is enough. The
+// applier's turn.
+func (m *Mirror) wantJoin(oid uint32, old *table, why string) *join {
+	if j := m.joins[oid]; j != nil {
+		return j
+	}
+	j := &join{oid: oid, old: old, why: why, done: make(chan struct{})}
+	m.joins[oid] = j
+	old.joining = j
+	m.byOID[oid] = old
+	signal(m.joinWake)
+	return j
+}
+
+// joinLoop makes the joins that are wanted, again and again until they succeed.
+func (m *Mirror) joinLoop(ctx context.Context) error {
+	wait := firstRetry
+	for {
+		select {
+		case <-m.joinWake:
+		case <-ctx.Done():
+			return nil
+		}
+		for {
+			left, err := m.joinQueued(ctx)
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err == nil {
+				wait = firstRetry
+			}
+			if left == 0 {
+				break
+			}
+			if err != nil {
+				m.cfg.Log.Warn("tables cannot be copied yet", "tables", left, "err", err, "retry_in", wait)
+			}
+			select {
+			case <-m.clock.After(wait):
+			case <-ctx.Done():
+				return nil
+			}
+			wait = min(2*wait, lastRetry)
+		}
+	}
+}
+
+// joinQueued makes one attempt at every join that waits, all with one snapshot. It says how many still wait; err is why.
+func (m *Mirror) joinQueued(ctx context.Context) (left int, err error) {
+	var queue []*join
+	if err := m.inTurn(ctx, func() error { queue = m.queuedJoins(); return nil }); err != nil || len(queue) == 0 {
+		return 0, err
+	}
+	err = m.joinThese(ctx, queue)
+	turn := m.inTurn(context.WithoutCancel(ctx), func() error {
+		for _, j := range queue {
+			if m.joins[j.oid] == j {
+				j.giveBack(m, err)
+			}
+		}
+		left = len(m.queuedJoins())
+		return nil
+	})
+	return left, errors.Join(err, turn)
+}
+
+// queuedJoins lists the joins that are not under way, by table. The applier's turn.
+func (m *Mirror) queuedJoins() (queue []*join) {
+	for _, j := range m.joins {
+		if j.log == nil {
+			queue = append(queue, j)
+		}
+	}
+	slices.SortFunc(queue, func(a, b *join) int { return a.old.name.Compare(b.old.name) })
+	return queue
+}
+
+// giveBack ends an attempt that did not succeed. The applier's turn.
+func (j *join) giveBack(m *Mirror, err error) {
+	if err != nil {
+		j.trouble = err.Error()
+	}
+	if j.log != nil {
+		j.log.close()
+	}
+	if j.kept != nil {
+		j.kept.close()
+	}
+	if j.table != nil {
+		m.discardTable(j.table)
+	}
+	j.log, j.kept, j.table, j.copy, j.shape = nil, nil, nil, nil, nil
+	j.old.copied = nil
+	m.updateShared()
+}
+
+// joinThese copies tables and brings them in.
+func (m *Mirror) joinThese(ctx context.Context, queue []*join) error {
+	catalog, err := m.source.Look(ctx)
+	if err != nil {
+		return err
+	}
+	if err := m.inTurn(ctx, func() error { return m.beginJoins(catalog, queue) }); err != nil {
+		return err
+	}
+	told := false
+	snapshot, release, err := m.source.Snapshot(ctx, joinPatience, func(whom string) {
+		if !told {
+			told = true
+			m.cfg.Log.Warn("the copy waits for older transactions to end", "tables", len(queue), "blocking", whom)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer release()
+	if catalog, err = m.source.Look(ctx); err != nil {
+		return err
+	}
+	for _, j := range queue {
+		err := m.joinOne(ctx, j, catalog, snapshot)
+		if errors.Is(err, errJoinAgain) {
+			m.cfg.Log.Warn("the copy of a table begins again", "relation", j.old.String(), "err", err)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// joinPatience is how long a snapshot may wait for older transactions to end before the attempt is given up.
+const joinPatience = time.Minute
+
+// beginJoins begins the logs. From here on nothing of the tables' changes is missed. The applier's turn.
+func (m *Mirror) beginJoins(catalog *pgcdc.Catalog, queue []*join) error {
+	if m.shared.get().state != "streaming" {
+		return fmt.Errorf("%w: %s", ErrNotConnected, m.shared.get().state)
+	}
+	if m.binary && !binaryOK(catalog) {
+		// What arrives in binary could not be read.
+		m.restartStream()
+		return errors.New("the stream begins again in text, because a type has no binary form that can be read")
+	}
+	for _, j := range queue {
+		j.log, j.trouble = newChangeLog(m.cfg.IndexDir), ""
+	}
+	m.updateShared()
+	return nil
+}
+
+// binaryOK says whether every column of every table can be read in binary.
+func binaryOK(catalog *pgcdc.Catalog) bool {
+	return !slices.ContainsFunc(catalog.Tables, func(t pgcdc.Table) bool {
+		return slices.ContainsFunc(t.Columns, func(c pgcdc.Column) bool { return !c.Type.BinaryOK })
+	})
+}
+
+// noteForJoin keeps a change of a table that is being copied. The applier's.
+func (m *Mirror) noteForJoin(ch *pgcdc.Change, lsn LSN) error {
+	if ch.Op != pgcdc.OpTruncate {
+		if j := m.joins[ch.Relation.OID]; j != nil && j.log != nil {
+			return j.log.add(ch, lsn)
+		}
+		return nil
+	}
+	for _, oid := range ch.Truncated {
+		if j := m.joins[oid]; j != nil && j.log != nil {
+			if err := j.log.add(ch, lsn); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// joinOne copies one table, replays what came meanwhile, and installs it. An error leaves the join waiting for another attempt.
+func (m *Mirror) joinOne(ctx context.Context, j *join, catalog *pgcdc.Catalog, snapshot pgcdc.ExportedSnapshot) error {
+	i := slices.IndexFunc(catalog.Tables, func(t pgcdc.Table) bool { return t.OID == j.oid })
+	if i < 0 {
+		f := &failure{Reason: reasonGone, LSN: catalog.LSN, Remedy: remedyGone, Gone: true}
+		return m.inTurn(ctx, func() error { m.endJoin(j, f); return nil })
+	}
+	c := m.newCopy(&catalog.Tables[i], snapshot.ConsistentPoint)
+	c.table.seen = catalog.LSN
+	if err := m.inTurn(ctx, func() error { j.copy, j.old.copied = c, &c.copied; m.updateShared(); return nil }); err != nil {
+		return err
+	}
+	if c.table.state != stateFailed {
+		if err := m.copyTables(ctx, snapshot, []*tableCopy{c}); err != nil {
+			c.discard(ctx, m)
+			if errors.Is(err, pgcdc.ErrRewritten) {
+				return fmt.Errorf("%w: %w", errJoinAgain, err)
+			}
+			return err
+		}
+	}
+	if f := c.table.failure; f != nil {
+		return m.inTurn(ctx, func() error { m.endJoin(j, f); return nil })
+	}
+	if err := m.inTurn(ctx, func() error { j.copied(m, c); return nil }); err != nil {
+		return err
+	}
+	// On an idle source nothing else may move the stream past the snapshot.
+	if _, err := m.source.WaitPoint(ctx); err != nil {
+		return err
+	}
+	for {
+		var done, idle bool
+		err := m.inTurn(ctx, func() (err error) {
+			done, err = j.catchUp(m)
+			idle = !done && j.kept == nil
+			return err
+		})
+		if err != nil || done {
+			return err
+		}
+		if err := m.flush(ctx, j.table, maxLSN); err != nil {
+			return err
+		}
+		if idle {
+			select {
+			case <-m.clock.After(joinPause):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+}
+
+// joinPause is how long a copied table waits for HWM to reach its snapshot before it is looked at again.
+const joinPause = 10 * time.Millisecond
+
+// copied takes over the files of the copy. The applier's turn.
+func (j *join) copied(m *Mirror, c *tableCopy) {
+	j.table, j.from = c.table, c.at
+	for _, s := range c.table.files {
+		m.lastSegment++
+		s.id = m.lastSegment
+	}
+	c.table.replayed = c.at
+	c.table.open = m.newBatchSegment(c.table)
+	c.table.install()
+}
+
+// catchUp replays a slice of the log and, when there is nothing more, installs the table. The applier's turn, between two
+// transactions.
+func (j *join) catchUp(m *Mirror) (done bool, err error) {
+	for range replaySlice {
+		if j.kept != nil && j.kept.left == 0 {
+			err := j.kept.close()
+			if j.kept = nil; err != nil {
+				return false, err
+			}
+		}
+		if j.kept == nil && j.log.changes == 0 {
+			return m.installJoin(j), nil
+		}
+		if j.kept == nil {
+			if j.kept, err = j.log.reader(); err != nil {
+				return false, err
+			}
+			j.log = newChangeLog(m.cfg.IndexDir)
+		}
+		ch, lsn, err := j.kept.next()
+		if err != nil {
+			return false, err
+		}
+		if lsn <= j.from {
+			continue
+		}
+		if err := j.replay(m, ch, lsn); err != nil {
+			return false, err
+		}
+		if j.err != nil || m.joins[j.oid] != j { // its content cannot be held
+			return true, nil
+		}
+	}
+	m.weigh(j.table.open.batch)
+	return false, nil
+}
+
+// replay applies one kept change. The applier's turn.
+func (j *join) replay(m *Mirror, ch *pgcdc.Change, lsn LSN) error {
+	t := j.table
+	if ch.Relation != nil && ch.Relation != j.shape {
+		if why := t.shape.differs(t, ch.Relation); why != "" {
+			return fmt.Errorf("%w: %s", errJoinAgain, why)
+		}
+		j.shape = ch.Relation
+	}
+	switch ch.Op {
+	case pgcdc.OpRelation:
+		return nil
+	case pgcdc.OpTruncate:
+		err := t.truncate(m, lsn)
+		t.replayed = lsn
+		return err
+	}
+	if err := m.sealFull(t); err != nil {
+		return err
+	}
+	err := m.changeRow(t, ch, lsn)
+	t.open.batch.publish()
+	t.replayed = lsn
+	if err == nil {
+		return nil
+	}
+	f, err := t.fault(ch, err)
+	if err != nil {
+		return err
+	}
+	f.LSN = lsn
+	m.endJoin(j, f)
+	return nil
+}
+
+// endJoin gives a join up because of what the table holds or is; f says why. What was there before stays as it is. The applier's turn.
+func (m *Mirror) endJoin(j *join, f *failure) {
+	old := j.old
+	j.err = errors.New(f.Reason)
+	j.giveBack(m, nil)
+	delete(m.joins, j.oid)
+	old.joining = nil
+	m.cfg.Log.Error("the table cannot be copied", "relation", old.String(), "lsn", f.LSN.String(), "column", f.Column, "err", f.Reason)
+	if old.state != stateStreaming {
+		if old.failure != nil {
+			f.Good = old.failure.Good
+		}
+		old.state, old.failure = stateFailed, f
+		old.dirty = true
+	}
+	m.updateShared()
+	close(j.done)
+}
+
+// installJoin puts the table in its predecessor's place, as of HWM. It says no while HWM has not reached the copy's LSN, or while the
+// name belongs to a table that is still followed: the watch is about to learn of its new name. The applier's turn.
+func (m *Mirror) installJoin(j *join) bool {
+	t := j.table
+	if m.applied < j.from || m.applied != m.marks.high() {
+		return false
+	}
+	at := slices.IndexFunc(m.tables, func(known *table) bool { return known.name == t.name })
+	if at >= 0 && m.tables[at] != j.old {
+		holder := m.tables[at]
+		if holder.state == stateStreaming {
+			return false
+		}
+		// It was renamed too, and comes back under its new name.
+		m.retire(holder, t)
+	}
+	m.retire(j.old, t)
+	t.state, t.appears, t.replayed = stateStreaming, m.applied, 0
+	t.dirty = true
+	m.adopt(t)
+	delete(m.joins, j.oid)
+	j.log.close()
+	m.updateShared()
+	j.joined, j.rows = t.appears, t.rows
+	m.cfg.Log.Info("table joined", "relation", t.String(), "lsn", t.appears.String(), "rows", t.rows, "why", j.why)
+	close(j.done)
+	return true
+}
+
+// retire takes a table out of the mirror. Readers below the present LSN go on seeing it; the commit that creates by drops it. The
+// applier's turn.
+func (m *Mirror) retire(t, by *table) {
+	i := slices.Index(m.tables, t)
+	if i < 0 { // with the table that took its name
+		return
+	}
+	m.tables = slices.Delete(m.tables, i, i+1)
+	if m.byOID[t.oid] == t {
+		delete(m.byOID, t.oid)
+	}
+	t.retired = m.applied
+	m.closeIndexes(t)
+	by.replaces = append(by.replaces, t)
+	m.past = append(m.past, t)
+}
+
+// reapPast forgets replaced tables that no reader can see any more. The applier's turn.
+func (m *Mirror) reapPast(low LSN) {
+	gone := func(t *table) bool {
+		if t.retired > low || !t.jobs.TryLock() {
+			return false
+		}
+		t.jobs.Unlock()
+		m.discardTable(t)
+		return true
+	}
+	if before := len(m.past); before > 0 {
+		if m.past = slices.DeleteFunc(m.past, gone); len(m.past) < before {
+			m.updateShared()
+		}
+	}
+}
+
+// discardTable frees what a table holds that nobody sees: its batches, its FileIndexes, and the data files that no snapshot ever named. The applier's
+// turn.
+func (m *Mirror) discardTable(t *table) {
+	m.closeIndexes(t)
+	for _, s := range t.files {
+		if s.file.index != "" {
+			m.staleIndexes = append(m.staleIndexes, s.file.index)
+		}
+		if !s.file.committed {
+			m.discarded = append(m.discarded, s.file.data.Path)
+		}
+	}
+	batches := t.sealed
+	if t.open != nil {
+		batches = append(slices.Clone(batches), t.open)
+	}
+	for _, s := range batches {
+		m.memory.Add(-s.batch.weight)
+		s.batch.weight = 0
+	}
+	t.files, t.sealed, t.open = nil, nil, nil
+}
+
+// joinings are the contents that are being brought in. The applier's turn.
+func (m *Mirror) joinings() (list []*table) {
+	for _, j := range m.joins {
+		if j.table != nil {
+			list = append(list, j.table)
+		}
+	}
+	return list
+}
