@@ -215,17 +215,23 @@ func (w *fakeWarehouse) commit(c iceberg.Commit) (*iceberg.Result, error) {
 	}
 	var dropped []string
 	for _, tc := range c.Tables {
-		old := next[tc.UUID]
-		if tc.Drop {
-			if old == nil || old.Name != tc.Name {
-				return nil, fmt.Errorf("drop table %s: not there", tc.Name.Name)
-			}
-			for _, f := range old.Files {
-				dropped = append(dropped, f.Path)
-			}
-			delete(next, tc.UUID)
+		if !tc.Drop {
 			continue
 		}
+		old := next[tc.UUID]
+		if old == nil || old.Name != tc.Name {
+			return nil, fmt.Errorf("drop table %s: not there", tc.Name.Name)
+		}
+		for _, f := range old.Files {
+			dropped = append(dropped, f.Path)
+		}
+		delete(next, tc.UUID)
+	}
+	for _, tc := range c.Tables {
+		if tc.Drop {
+			continue
+		}
+		old := next[tc.UUID]
 		for uuid, t := range next {
 			if tc.Create && t.Name == tc.Name {
 				return nil, fmt.Errorf("create table %s: %s has its name", tc.Name.Name, uuid)

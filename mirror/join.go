@@ -423,7 +423,9 @@ func (m *Mirror) retire(t, by *table) {
 	t.retired = m.applied
 	m.closeIndexes(t)
 	by.replaces = append(by.replaces, t)
-	m.past = append(m.past, t)
+	if t.version.Load() != nil {
+		m.past = append(m.past, t)
+	}
 }
 
 // reapPast forgets replaced tables that no reader can see any more. The applier's turn.

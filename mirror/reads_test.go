@@ -196,6 +196,9 @@ func (w *world) snapshot(c iceberg.Commit) {
 		w.fatal("the commit at %s stores the cut %s", c.LSN, doc.Cut)
 	}
 	for _, r := range doc.Tables {
+		if r.State == stateCopying {
+			continue
+		}
 		at := c.LSN
 		if r.Failure != nil {
 			at = min(at, r.Failure.Good)

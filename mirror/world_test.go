@@ -453,6 +453,11 @@ func (w *world) resync() {
 	w.settle()
 	i := w.rng.IntN(len(w.tables))
 	mt := w.tables[i]
+	for _, r := range mt.at(w.source.end()) {
+		if !w.nullBad && slices.ContainsFunc(r, func(c cell) bool { return c != nil && c.bad }) {
+			return // it cannot be copied (TestJoinOfWhatCannotBeHeld)
+		}
+	}
 	w.check(w.m.inTurn(ctx, func() error {
 		w.m.wantJoin(mt.def.OID, w.m.byOID[mt.def.OID], "resync")
 		return nil
