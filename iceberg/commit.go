@@ -48,7 +48,7 @@ func (w *Warehouse) Commit(ctx context.Context, c Commit) (*Result, error) {
 }
 
 // assemblies pairs every change with the table it changes.
-func (w *Warehouse) assemblies(c Commit) (jobs []*assembly, dropped []*table, err error) {
+func (w *Warehouse) assemblies(c Commit) (jobs []*assembly, dropped []droppedTable, err error) {
 	names, uuids, places := map[TableName]string{}, map[string]bool{}, map[string]bool{}
 	for _, change := range c.Tables {
 		if change.Drop {
@@ -86,6 +86,10 @@ func (w *Warehouse) assemblies(c Commit) (jobs []*assembly, dropped []*table, er
 			jobs = append(jobs, a)
 			continue
 		}
+		if p, ok := w.faulty[change.UUID]; ok && change.Drop && p.name == change.Name {
+			dropped = append(dropped, droppedTable{pointer: p})
+			continue
+		}
 		if base == nil || base.name != change.Name {
 			return nil, nil, fmt.Errorf("%w: %s: no such table with uuid %s", ErrIllegalCommit, where, change.UUID)
 		}
@@ -93,7 +97,8 @@ func (w *Warehouse) assemblies(c Commit) (jobs []*assembly, dropped []*table, er
 			return nil, nil, fmt.Errorf("%w: %s: its snapshot is at %s already", ErrIllegalCommit, where, base.lsn)
 		}
 		if change.Drop {
-			dropped = append(dropped, base)
+			location := toURI(base.path)
+			dropped = append(dropped, droppedTable{pointer{base.name, base.uuid, location, location}, base})
 			continue
 		}
 		a := &assembly{w: w, change: change, base: base}
@@ -101,6 +106,13 @@ func (w *Warehouse) assemblies(c Commit) (jobs []*assembly, dropped []*table, er
 		jobs = append(jobs, a)
 	}
 	return jobs, dropped, nil
+}
+
+// droppedTable is a table that leaves the catalog. table is nil for one that Load found damaged: what files it has is not known, and they
+// are orphans for the next start.
+type droppedTable struct {
+	pointer
+	table *table
 }
 
 // assembleAll writes the tables' files, several tables at once.
@@ -121,15 +133,17 @@ func (w *Warehouse) assembleAll(ctx context.Context, jobs []*assembly, c *Commit
 	return group.Wait()
 }
 
-func (w *Warehouse) publish(ctx context.Context, c Commit, jobs []*assembly, dropped []*table) error {
+func (w *Warehouse) publish(ctx context.Context, c Commit, jobs []*assembly, dropped []droppedTable) error {
 	if err := w.effect("sqlite commit"); err != nil {
 		return err
 	}
 	var moves []pointerMove
-	for _, t := range dropped {
-		m := pointerMove{name: t.name, uuid: t.uuid, from: toURI(t.path)}
-		for _, path := range t.allFiles() {
-			m.replaced = append(m.replaced, replacedFile{path: path, uuid: t.uuid})
+	for _, d := range dropped {
+		m := pointerMove{name: d.name, uuid: d.uuid, from: d.location}
+		if d.table != nil {
+			for _, path := range d.table.allFiles() {
+				m.replaced = append(m.replaced, replacedFile{path: path, uuid: d.uuid})
+			}
 		}
 		moves = append(moves, m)
 	}
@@ -144,11 +158,15 @@ func (w *Warehouse) publish(ctx context.Context, c Commit, jobs []*assembly, dro
 }
 
 // install makes the committed tables the current ones.
-func (w *Warehouse) install(jobs []*assembly, dropped []*table) *Result {
+func (w *Warehouse) install(jobs []*assembly, dropped []droppedTable) *Result {
 	result := &Result{Tables: map[TableName]TableState{}}
-	for _, t := range dropped {
-		w.forgetTable(t)
-		result.Unreachable = append(result.Unreachable, t.allFiles()...)
+	for _, d := range dropped {
+		if d.table == nil {
+			w.forgetFaulty(d.uuid)
+			continue
+		}
+		w.forgetTable(d.table)
+		result.Unreachable = append(result.Unreachable, d.table.allFiles()...)
 	}
 	for _, a := range jobs {
 		w.setTable(a.next)

@@ -268,8 +268,33 @@ func TestLoadNamesDamage(t *testing.T) {
 				if after := filesBelow(t, home); !slices.Equal(before, after) {
 					t.Errorf("of the damaged table there was %v, is %v", before, after)
 				}
+				replaceDamaged(t, again, loc, home)
 			})
 		}
+	}
+}
+
+// replaceDamaged: a damaged table is dropped by the commit that creates another of its name, and its files are orphans for the next
+// start.
+func replaceDamaged(t *testing.T, w *Warehouse, damaged TableLocation, home string) {
+	t.Helper()
+	anew := newLocation(t, damaged.Name.Name)
+	f := writeRows(t, w, anew, 12, 5, 6)
+	commit(t, w, 12, TableCommit{Name: damaged.Name, UUID: damaged.UUID, Drop: true},
+		TableCommit{Name: anew.Name, UUID: anew.UUID, Create: true, Schema: anew.Schema, Add: []DataFile{f}})
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, state := openLoaded(t, Config{Dir: w.config.Dir})
+	defer again.Close()
+	if len(state.Faults) != 0 || len(state.Tables) != 2 || state.Tables[0].UUID != anew.UUID || state.Tables[0].Rows() != 2 {
+		t.Errorf("tables %+v, faults %v", state.Tables, state.Faults)
+	}
+	if _, err := again.RemoveOrphans(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := filesBelow(t, home); len(left) > 0 {
+		t.Errorf("of the damaged table %v is left", left)
 	}
 }
 

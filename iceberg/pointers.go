@@ -13,7 +13,7 @@ import (
 type pointerMove struct {
 	name     TableName
 	uuid     string
-	from, to string // "" from: create; "" to: drop
+	from, to string // "" to: drop; else "" from: create
 	replaced []replacedFile
 }
 
@@ -70,6 +70,16 @@ func (c *catalog) outcome(commitID string, cause error) error {
 func (m *pointerMove) apply(ctx context.Context, tx *sql.Tx) error {
 	where := []any{CatalogName, m.name.Schema, m.name.Name}
 	switch {
+	case m.to == "":
+		if m.from != "" { // else somebody took it out of the catalog already
+			if err := one(tx.ExecContext(ctx, `DELETE FROM iceberg_tables WHERE catalog_name = ? AND table_namespace = ? AND table_name = ?
+				AND metadata_location = ?`, append(where, m.from)...)); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.ExecContext(ctx, `DELETE FROM pgmirror_tables WHERE uuid = ?`, m.uuid); err != nil {
+			return err
+		}
 	case m.from == "":
 		_, err := tx.ExecContext(ctx, `INSERT INTO iceberg_namespace_properties (catalog_name, namespace, property_key, property_value)
 			VALUES (?, ?, 'exists', 'true') ON CONFLICT DO NOTHING`, CatalogName, m.name.Schema)
@@ -82,14 +92,6 @@ func (m *pointerMove) apply(ctx context.Context, tx *sql.Tx) error {
 		}
 		if _, err := tx.ExecContext(ctx, `INSERT INTO pgmirror_tables (uuid, table_namespace, table_name, metadata_location) VALUES (?, ?, ?, ?)`,
 			m.uuid, m.name.Schema, m.name.Name, m.to); err != nil {
-			return err
-		}
-	case m.to == "":
-		if err := one(tx.ExecContext(ctx, `DELETE FROM iceberg_tables WHERE catalog_name = ? AND table_namespace = ? AND table_name = ?
-			AND metadata_location = ?`, append(where, m.from)...)); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, `DELETE FROM pgmirror_tables WHERE uuid = ?`, m.uuid); err != nil {
 			return err
 		}
 	default:

@@ -96,7 +96,7 @@ type TableCommit struct {
 	UUID string // canonical form (8-4-4-4-12, lower case)
 	// Create makes the table; Schema must be set. A commit may drop a table and create another of the same name.
 	Create bool
-	// Drop takes the table out of the catalog. Nothing else may be set.
+	// Drop takes the table out of the catalog, also one of State.Faults. Nothing else may be set.
 	Drop bool
 	// At is the LSN at which the snapshot is consistent, when it is not Commit.LSN: a table that failed stays where it was good.
 	At LSN

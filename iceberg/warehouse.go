@@ -56,7 +56,7 @@ type Warehouse struct {
 	tables  map[string]*table // by uuid
 	names   map[TableName]*table
 	places  map[string]*table  // by directory
-	faulty  map[string]pointer // by uuid: tables that Load found damaged; constant after it
+	faulty  map[string]pointer // by uuid: tables that Load found damaged, until they are dropped; guarded like tables
 
 	dirs sync.Map // directories known to exist durably
 }
@@ -171,6 +171,12 @@ func (w *Warehouse) forgetTable(t *table) {
 	delete(w.tables, t.uuid)
 	delete(w.names, t.name)
 	delete(w.places, t.dir)
+}
+
+func (w *Warehouse) forgetFaulty(uuid string) {
+	w.current.Lock()
+	defer w.current.Unlock()
+	delete(w.faulty, uuid)
 }
 
 func (w *Warehouse) syncDir(dir string) error {
