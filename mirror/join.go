@@ -420,7 +420,7 @@ func (m *Mirror) retire(t, by *table) {
 	if m.byOID[t.oid] == t {
 		delete(m.byOID, t.oid)
 	}
-	t.retired = m.applied
+	t.retired, t.lastReader = m.applied, m.marks.lastSerial()
 	m.closeIndexes(t)
 	by.replaces = append(by.replaces, t)
 	if t.version.Load() != nil {
@@ -430,8 +430,10 @@ func (m *Mirror) retire(t, by *table) {
 
 // reapPast forgets replaced tables that no reader can see any more. The applier's turn.
 func (m *Mirror) reapPast(low LSN) {
+	_, oldest := m.marks.readerCount()
 	gone := func(t *table) bool {
-		if t.retired > low || !t.jobs.TryLock() {
+		// A reader at the very LSN may have taken its state just before the other table came.
+		if t.retired > low || oldest <= t.lastReader || !t.jobs.TryLock() {
 			return false
 		}
 		t.jobs.Unlock()
@@ -468,12 +470,13 @@ func (m *Mirror) discardTable(t *table) {
 	t.files, t.sealed, t.open = nil, nil, nil
 }
 
-// joinings are the contents that are being brought in. The applier's turn.
+// joinings are the contents that are being brought in, by name. The applier's turn.
 func (m *Mirror) joinings() (list []*table) {
 	for _, j := range m.joins {
 		if j.table != nil {
 			list = append(list, j.table)
 		}
 	}
+	slices.SortFunc(list, func(a, b *table) int { return a.name.Compare(b.name) })
 	return list
 }

@@ -78,15 +78,16 @@ type table struct {
 	jobs sync.Mutex // held by the one background job that rewrites the table's segments
 
 	// What belongs to tables that come and go (join.go).
-	joining  *join         // the join that will replace the table; nil when there is none
-	copied   *atomic.Int64 // rows copied by it so far; nil before
-	created  bool          // a commit has created the table in the catalog
-	replaces []*table      // to be dropped by the commit that creates it
-	appears  LSN           // its content begins here; 0 for the first copy's
-	retired  LSN           // another table took its place here; 0 while it is one of the mirror's
-	replayed LSN           // end LSN of the last commit replayed before it joined; 0 once it has joined
-	copiedAt LSN           // of the snapshot that its rows were copied from; 0 after a restart
-	seen     LSN           // of the look at the catalogue that its definition comes from; 0 for the first copy's
+	joining    *join         // the join that will replace the table; nil when there is none
+	copied     *atomic.Int64 // rows copied by it so far; nil before
+	created    bool          // a commit has created the table in the catalog
+	replaces   []*table      // to be dropped by the commit that creates it
+	appears    LSN           // its content begins here; 0 for the first copy's
+	lastReader uint64        // the newest reader registered when another table took its place
+	retired    LSN           // another table took its place here; 0 while it is one of the mirror's
+	replayed   LSN           // end LSN of the last commit replayed before it joined; 0 once it has joined
+	copiedAt   LSN           // of the snapshot that its rows were copied from; 0 after a restart
+	seen       LSN           // of the look at the catalogue that its definition comes from; 0 for the first copy's
 }
 
 // storageMark is what a look shows of where a table's rows lie and when its columns were last defined. When both parts have
