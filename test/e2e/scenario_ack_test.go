@@ -49,7 +49,7 @@ func newestSnapshot(t testing.TB, m *Mirror) pglogrepl.LSN {
 func TestScenarioKilledBeforeAcknowledgement(t *testing.T) {
 	t.Parallel()
 	pg := server(t, []string{loadTable, "insert into t select g, 0, 'v' || g from generate_series(1, 5000) g"},
-		harness.Setting("synchronous_commit", "off"), harness.Setting("wal_writer_delay", "200ms"))
+		harness.Setting("synchronous_commit", "off"), harness.Setting("wal_writer_delay", "200ms"), harness.KeepWAL())
 	m := NewMirror(t, pg, "p", "--checkpoint-interval", "100ms")
 	var floor atomic.Uint64 // what the source may hear of; the next higher position is held
 	held := make(chan pglogrepl.LSN, 1)
@@ -112,4 +112,9 @@ func TestScenarioKilledBeforeAcknowledgement(t *testing.T) {
 	if got := strings.Count(m.Log(), "msg=copied"); got != 1 {
 		t.Errorf("copied %d times", got)
 	}
+	if code := m.Stop(); code != 0 {
+		t.Fatalf("SIGTERM: exit code %d", code)
+	}
+	pg.Stop(harness.Fast)
+	checkRetained(t, pg, m, []*driven{loadedTable})
 }

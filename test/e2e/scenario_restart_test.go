@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pgmirror/mirror"
+	"pgmirror/pgcdc"
 	"pgmirror/test/harness"
 )
 
@@ -45,6 +46,9 @@ func load(ctx context.Context, pg *harness.Postgres, connections, rows int) (wai
 }
 
 const loadTable = "create table t(id bigint primary key, n int, v text)"
+
+// loadedTable is loadTable as checkRetained reads it.
+var loadedTable = &driven{name: "t", columns: []column{{"id", "bigint", kind(pgcdc.KindInt8), nil}, {"n", "int", kind(pgcdc.KindInt4), nil}, {"v", "text", kind(pgcdc.KindText), nil}}}
 
 // kill -9 at any point under inserts, updates and deletes loses and doubles nothing (S-R1).
 func TestScenarioKilledUnderLoad(t *testing.T) {

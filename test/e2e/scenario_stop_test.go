@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pgmirror/test/harness"
 )
 
 // stops is how often TestScenarioStopped stops a mirror; the first stopsInCopy of them come so soon that they fall in the copy.
@@ -18,7 +20,7 @@ const (
 // that was cut short begins again, one that was done never does, and nothing is lost or doubled (S-R7).
 func TestScenarioStopped(t *testing.T) {
 	t.Parallel()
-	pg := server(t, []string{largeTable, loadTable, "insert into t select g, 0, 'v' || g from generate_series(1, 2000) g"})
+	pg := server(t, []string{largeTable, loadTable, "insert into t select g, 0, 'v' || g from generate_series(1, 2000) g"}, harness.KeepWAL())
 	m := NewMirror(t, pg, "p", "--checkpoint-interval", "100ms", "--copy-workers", "1")
 	ctx, stop := context.WithCancel(context.Background())
 	wait := load(ctx, pg, 1, 2000)
@@ -67,4 +69,6 @@ func TestScenarioStopped(t *testing.T) {
 		t.Fatalf("SIGTERM: exit code %d", code)
 	}
 	readableAlone(t, m, sums, pg.QueryRow(sums))
+	pg.Stop(harness.Fast)
+	checkRetained(t, pg, m, []*driven{loadedTable})
 }
