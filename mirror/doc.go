@@ -38,6 +38,7 @@
 //   - follow connects to the source, copies what was never copied (a goroutine a table), and runs its Stream; it connects again
 //     when the connection is lost. watch looks at the source's catalogue.
 //   - Pin, Status, Call and the metrics may be called by any goroutine. A read state's columns are read with no lock: see vec.
+//   - Verify works on its caller's goroutine and, for each table, on one a side, and joins them; it pins a state as a query does.
 //
 // Run joins them all. On its end the applier first stops taking events, then a last checkpoint is made and acknowledged.
 //

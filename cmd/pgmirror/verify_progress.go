@@ -38,6 +38,10 @@ func (v *verifyProgress) line(text string) {
 	if !ok {
 		return
 	}
+	if p.Unit == "" { // there is nothing to count
+		v.endLocked()
+		return
+	}
 	if v.bar == nil || p.Step != v.step {
 		v.endLocked()
 		v.step, v.bar = p.Step, newProgress(file, p.Step, p.Total, p.Unit)
