@@ -11,6 +11,8 @@ import (
 var (
 	descWatermark  = prometheus.NewDesc("pgmirror_watermark_lsn_bytes", "LSN up to which everything is received, applied, visible, durable or acknowledged, as a byte position.", []string{"watermark"}, nil)
 	descFreshness  = prometheus.NewDesc("pgmirror_freshness_seconds", "Time from the newest commit on the source to its being visible.", nil, nil)
+	descLagBytes   = prometheus.NewDesc("pgmirror_lag_bytes", "WAL from what queries see to the end of the source's, as last heard.", nil, nil)
+	descLagSeconds = prometheus.NewDesc("pgmirror_lag_seconds", "Queries see the source as it was that long ago.", nil, nil)
 	descSlot       = prometheus.NewDesc("pgmirror_slot_retained_bytes", "WAL that the source keeps for the slot.", nil, nil)
 	descRows       = prometheus.NewDesc("pgmirror_rows_total", "Row changes applied.", []string{"operation"}, nil)
 	descLookups    = prometheus.NewDesc("pgmirror_lookups_total", "Old rows looked for by their key.", nil, nil)
@@ -28,7 +30,7 @@ var (
 
 // Describe is prometheus.Collector's.
 func (m *Mirror) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descWatermark, descFreshness, descSlot, descRows, descLookups, descCandidates, descCommits, descMemory, descCheckpoint,
+	for _, d := range []*prometheus.Desc{descWatermark, descLagBytes, descLagSeconds, descFreshness, descSlot, descRows, descLookups, descCandidates, descCommits, descMemory, descCheckpoint,
 		descReaders, descTables, descTableRows, descTableFiles, descFailed, descConnected} {
 		ch <- d
 	}
@@ -66,6 +68,8 @@ func (m *Mirror) Collect(ch chan<- prometheus.Metric) {
 		connected = 1
 	}
 	gauge(descConnected, connected)
+	gauge(descLagBytes, float64(st.LagBytes))
+	gauge(descLagSeconds, st.LagSeconds)
 	gauge(descFreshness, st.FreshnessSeconds)
 	gauge(descSlot, float64(st.SlotRetainedBytes))
 	gauge(descMemory, float64(st.Memory.Batches), "batches")
