@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pglogrepl"
 
@@ -26,13 +27,13 @@ type player struct {
 }
 
 // startPlayer makes one, with a slot of that name, and waits until it has copied.
-func (b *bench) startPlayer(ctx context.Context, pg *harness.Postgres, slot string) (p *player, err error) {
+func (b *bench) startPlayer(ctx context.Context, pg *harness.Postgres, slot string, checkpoints time.Duration) (p *player, err error) {
 	src, err := pgcdc.New(pgcdc.Config{Source: pg.URL(mirrorRole, "postgres"), Publications: []string{publication}, Slot: slot})
 	if err != nil {
 		return nil, err
 	}
 	p = &player{slot: slot, source: &tapeSource{Source: src, waiting: make(chan struct{}), begin: make(chan play, 1), points: make(chan pglogrepl.LSN, 16)}}
-	run, err := b.runInside(ctx, src, p.source, slot, mirror.Config{CheckpointInterval: replayCheckpoints,
+	run, err := b.runInside(ctx, src, p.source, slot, mirror.Config{CheckpointInterval: checkpoints,
 		Effect: func(name string) error {
 			if name == "acknowledged" {
 				p.source.checkpoints.Add(1)

@@ -35,8 +35,11 @@ var replayedMixes = []replayed{
 	{chbench, 1, 1_200_000, 200, 0, "3.29 %", hiddenBitsCH},
 }
 
-// Checkpoints come often, so that a run of a second or two has some.
-const replayCheckpoints = time.Second
+// Checkpoints come often, so that a run of a second or two has some, and each part of one at several rates.
+const (
+	replayCheckpoints = time.Second
+	slopeCheckpoints  = 5 * time.Second
+)
 
 // replays runs the engine in this process on captured streams: no server and no network take part.
 func (b *bench) replays(ctx context.Context) error {
@@ -67,7 +70,11 @@ func (b *bench) replayMix(ctx context.Context, r replayed) (err error) {
 		}
 	}()
 	for i := range b.rounds + 1 {
-		p, err := b.startPlayer(ctx, pg, fmt.Sprintf("%s_%d", "replay", i))
+		checkpoints := replayCheckpoints
+		if i == b.rounds {
+			checkpoints = slopeCheckpoints
+		}
+		p, err := b.startPlayer(ctx, pg, fmt.Sprintf("replay_%d", i), checkpoints)
 		if err != nil {
 			return err
 		}
@@ -226,7 +233,7 @@ const commits = 300_000
 
 // commitRate plays transactions of one row each: every one of them is a step of the high watermark.
 func (b *bench) commitRate(ctx context.Context, pg *harness.Postgres) (err error) {
-	p, err := b.startPlayer(ctx, pg, "commits")
+	p, err := b.startPlayer(ctx, pg, "commits", replayCheckpoints)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func (b *bench) replaySlope(ctx context.Context, r replayed, tape *capture, p *p
 		goal = goals{atMost(cpu[0], r.limit, "%g %%").of(fmt.Sprintf("at %.0fk", slopeRates[0]))}
 	}
 	b.report.add(line{r.name + ", captured: CPU for each 1k rows/s", fmt.Sprintf("%.2f %% of a core", slope), "Retina: " + r.paper, "", goal,
-		fmt.Sprintf("least squares over %s; at no load %.1f %%, R² %.3f; a checkpoint every %s", strings.Join(texts, ", "), base, fit, replayCheckpoints)})
+		fmt.Sprintf("least squares over %s; at no load %.1f %%, R² %.3f; a checkpoint every %s", strings.Join(texts, ", "), base, fit, slopeCheckpoints)})
 	return nil
 }
 
