@@ -77,7 +77,7 @@ func (m *Mirror) change(ch *pgcdc.Change, lsn LSN) (rows int64, err error) {
 	if ch.Op == pgcdc.OpTruncate {
 		for _, oid := range ch.Truncated {
 			if t := m.live(oid); t != nil {
-				m.touch(t, lsn)
+				m.touch(t)
 				if err := t.truncate(m, lsn); err != nil {
 					return 0, err
 				}
@@ -98,7 +98,7 @@ func (m *Mirror) change(ch *pgcdc.Change, lsn LSN) (rows int64, err error) {
 	if t == nil {
 		return 1, nil
 	}
-	m.touch(t, lsn)
+	m.touch(t)
 	if err := m.sealFull(t); err != nil {
 		return 0, err
 	}
@@ -190,8 +190,7 @@ func (m *Mirror) live(oid uint32) *table {
 }
 
 // touch notes that a transaction changes the table.
-func (m *Mirror) touch(t *table, lsn LSN) {
-	t.lastChange = lsn
+func (m *Mirror) touch(t *table) {
 	t.dirty = true
 	if !t.touched {
 		t.touched = true

@@ -23,7 +23,7 @@ func TestTruncatedIndexesGo(t *testing.T) {
 	w.check(m.inTurn(ctx, func() error {
 		lsn := m.applied + 10
 		for _, tab := range m.tables {
-			m.touch(tab, lsn)
+			m.touch(tab)
 			w.check(tab.truncate(m, lsn))
 		}
 		m.applied = lsn

@@ -67,7 +67,6 @@ type table struct {
 	dirty           bool  // changed since the last cut
 	touched         bool  // by the transaction that is being applied
 	durable         LSN
-	lastChange      LSN // end LSN of the last commit that touched the table
 
 	seeking  []*column // scratch: a key, in key order
 	reading  []*column // scratch: the key of a row that was read back from a file

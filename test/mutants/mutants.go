@@ -123,7 +123,7 @@ var early []earlyLookup
 	{name: "vectors at HWM instead of the cut", edits: []edit{{"checkpoint.go", "f.segment.vis.At(f.at, uint32(data.Rows))", "f.segment.vis.At(maxLSN, uint32(data.Rows))"}}},
 	{name: "the cut is not registered", edits: []edit{{"checkpoint.go", "	m.cut = cp.cut\n", "	m.cut = cp.cut\n	m.marks.release(cp.pin)\n"}}},
 	{name: "the document is newer than the cut", edits: []edit{{"checkpoint.go", "	cp.commit = iceberg.Commit{\n", "	cp.doc = m.document(cp.cut)\n	cp.commit = iceberg.Commit{\n"}}},
-	{name: "an unfinished table is not dirty again", edits: []edit{{"apply.go", "	t.lastChange = lsn\n	t.dirty = true\n", "	t.lastChange = lsn\n	t.dirty = t.dirty || !t.touched && len(t.files) == 0\n"}}},
+	{name: "an unfinished table is not dirty again", edits: []edit{{"apply.go", "	t.dirty = true\n	if !t.touched {\n", "	t.dirty = t.dirty || !t.touched && len(t.files) == 0\n	if !t.touched {\n"}}},
 	{name: "recovered vectors dropped", edits: []edit{{"recover.go", "vis: deletion.FromVector(data.Deleted, at),", "vis: deletion.NewVisibility(at),"}}},
 	{name: "failed table good up to the failure", edits: []edit{{"apply.go", "f.LSN, f.Good = lsn, m.applied", "f.LSN, f.Good = lsn, lsn"}}},
 	{name: "failed table committed at the cut", edits: []edit{{"checkpoint.go", "			at = min(at, t.failure.Good)\n", "			at = max(at, t.failure.Good)\n"}}},
