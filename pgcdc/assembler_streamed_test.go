@@ -65,11 +65,16 @@ func TestStreamedTransactions(t *testing.T) {
 		[][]byte{streamAbortBytes(3, 7), streamAbortBytes(3, 6)},
 		block(3, false, by(3, relationBytes(7, "t", "a")), by(8, insertBytes(7, "g"))),
 		[][]byte{streamCommitBytes(3, 50, 60, 0)},
+		block(20, true, by(20, relationBytes(7, "t", "a")), by(20, insertBytes(7, "h")), by(21, insertBytes(7, "gone")), by(22, insertBytes(7, "gone"))),
+		[][]byte{streamAbortBytes(20, 22)},
+		block(20, false, by(21, insertBytes(7, "gone in a second run"))),
+		[][]byte{streamAbortBytes(20, 21), streamCommitBytes(20, 70, 80, 0)},
 	)
 	want := []string{
 		"5, 1 rows: relation t 1\ninsert t 1: whole",
 		"9, 6 rows: relation t 1\ninsert t 1: other\ninsert t 1: in ten\ninsert t 1: in eleven\ninsert t 1: in ten again\ntruncate [7 8]",
 		"3, 5 rows: relation t 1\ninsert t 1: a\ninsert t 1: b\ninsert t 1: c\ninsert t 1: d\nrelation t 1\ninsert t 1: g",
+		"20, 1 rows: relation t 1\ninsert t 1: h",
 	}
 	for _, spillBytes := range []int64{1 << 20, 100, 1} {
 		a := newAssembler(t.TempDir(), spillBytes)
@@ -82,6 +87,39 @@ func TestStreamedTransactions(t *testing.T) {
 		if names, _ := filepath.Glob(filepath.Join(a.spillDir, "*")); len(names) != 0 {
 			t.Errorf("files are left: %v", names)
 		}
+	}
+}
+
+// TestStreamedChunks holds that a rollback takes out exactly its rows where these fill many chunks of memory.
+func TestStreamedChunks(t *testing.T) {
+	row := func(name string) []byte { return insertBytes(7, name+strings.Repeat("x", 10_000)) }
+	for kept := range 30 {
+		messages := [][]byte{streamStartBytes(1, true), by(1, relationBytes(7, "t", "a"))}
+		var want []string
+		for i := range kept {
+			messages = append(messages, by(1, row(fmt.Sprint("kept", i))))
+			want = append(want, fmt.Sprint("kept", i))
+		}
+		for range 60 {
+			messages = append(messages, by(2, row("gone")))
+		}
+		messages = append(messages, streamStopBytes, streamAbortBytes(1, 2), streamStartBytes(1, false), by(1, row("last")), streamStopBytes, streamCommitBytes(1, 10, 20, 0))
+		want = append(want, "last")
+		if kept == 0 {
+			messages = slices.Insert(messages, len(messages)-3, by(1, relationBytes(7, "t", "a")))
+		}
+		tx := assembleAll(t, newAssembler("", 1<<30), messages)[0]
+		var got []string
+		if err := tx.Changes(func(c *Change) error {
+			if c.Op == OpInsert {
+				name, _, _ := strings.Cut(string(c.New[0].Data), "x")
+				got = append(got, name)
+			}
+			return nil
+		}); err != nil || !slices.Equal(got, want) || tx.Rows != int64(len(want)) {
+			t.Errorf("%d kept: %d rows, %q, %v", kept, tx.Rows, got, err)
+		}
+		tx.Release()
 	}
 }
 
@@ -205,6 +243,10 @@ func TestStreamedSpills(t *testing.T) {
 	}
 	for xid := uint32(1); xid <= 4; xid++ {
 		send(block(xid*10, true, append([][]byte{by(xid*10, relationBytes(7, "t", "a"))}, rows(xid*10, 20)...)...)...)
+	}
+	// Each has a mark, a relation and its rows.
+	if want := 4 * int64(frameHeader+markSize+frameHeader+20*(frameHeader+len(row))); a.memory != want {
+		t.Errorf("%d bytes in memory, want %d", a.memory, want)
 	}
 	if files, _ := disk(); files != 0 {
 		t.Fatalf("%d files within the bound", files)

@@ -87,20 +87,13 @@ func (f *spillFile) add(relation uint32, head, tail []byte) error {
 	return nil
 }
 
-// addFrames appends whole frames.
-func (f *spillFile) addFrames(frames []byte) error {
-	if err := f.flush(); err != nil {
-		return err
-	}
-	return f.write(frames)
-}
-
 func (f *spillFile) flush() error {
 	err := f.write(f.pending)
 	f.pending = f.pending[:0]
 	return err
 }
 
+// write appends to the file, while nothing is pending.
 func (f *spillFile) write(data []byte) error {
 	if _, err := f.file.WriteAt(data, f.written); err != nil {
 		return fmt.Errorf("%w: %w", ErrSpill, err)

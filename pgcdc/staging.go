@@ -102,7 +102,7 @@ func (s *staging) spillTo(dir string) error {
 	}
 	s.spill = spill
 	for _, chunk := range s.chunks {
-		if err := spill.addFrames(chunk); err != nil {
+		if err := spill.write(chunk); err != nil {
 			return err
 		}
 	}
