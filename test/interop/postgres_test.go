@@ -9,29 +9,40 @@ import (
 	"pgmirror/test/harness"
 )
 
+// javaTypes are the columns of Writer.java, but for the hidden one, as a PostgreSQL that is mirrored has them.
+var javaTypes = []struct {
+	name, sqlType string
+	kind          pgcdc.Type
+}{
+	{"id", "bigint", pgcdc.Type{Kind: pgcdc.KindInt8}},
+	{"truth", "boolean", pgcdc.Type{Kind: pgcdc.KindBool}},
+	{"small", "integer", pgcdc.Type{Kind: pgcdc.KindInt4}},
+	{"single", "real", pgcdc.Type{Kind: pgcdc.KindFloat4}},
+	{"double", "double precision", pgcdc.Type{Kind: pgcdc.KindFloat8}},
+	{"money", "numeric(38,10)", pgcdc.Type{Kind: pgcdc.KindDecimal, Precision: 38, Scale: 10}},
+	{"text", "text", pgcdc.Type{Kind: pgcdc.KindText}},
+	{"bytes", "bytea", pgcdc.Type{Kind: pgcdc.KindBytea}},
+	{"uuid", "uuid", pgcdc.Type{Kind: pgcdc.KindUUID}},
+	{"day", "date", pgcdc.Type{Kind: pgcdc.KindDate}},
+	{"clock", "time", pgcdc.Type{Kind: pgcdc.KindTime}},
+	{"moment", "timestamp", pgcdc.Type{Kind: pgcdc.KindTimestamp}},
+	{"instant", "timestamptz", pgcdc.Type{Kind: pgcdc.KindTimestampTZ}},
+	{"texts", "text[]", pgcdc.Type{Kind: pgcdc.KindList, Elem: &pgcdc.Type{Kind: pgcdc.KindText}}},
+}
+
+// read is javaTypes as a Digester takes them.
+func read() []Column {
+	columns := make([]Column, len(javaTypes))
+	for i, c := range javaTypes {
+		columns[i] = Column{harness.Ident(c.name), &c.kind}
+	}
+	return columns
+}
+
 // PostgreSQL gives the rows of Writer.java in the same text as the readers do, infinities and BC dates included.
 func TestPostgresText(t *testing.T) {
-	columns := []struct {
-		name, sqlType string
-		kind          pgcdc.Type
-	}{
-		{"id", "bigint", pgcdc.Type{Kind: pgcdc.KindInt8}},
-		{"truth", "boolean", pgcdc.Type{Kind: pgcdc.KindBool}},
-		{"small", "integer", pgcdc.Type{Kind: pgcdc.KindInt4}},
-		{"single", "real", pgcdc.Type{Kind: pgcdc.KindFloat4}},
-		{"double", "double precision", pgcdc.Type{Kind: pgcdc.KindFloat8}},
-		{"money", "numeric(38,10)", pgcdc.Type{Kind: pgcdc.KindDecimal, Precision: 38, Scale: 10}},
-		{"text", "text", pgcdc.Type{Kind: pgcdc.KindText}},
-		{"bytes", "bytea", pgcdc.Type{Kind: pgcdc.KindBytea}},
-		{"uuid", "uuid", pgcdc.Type{Kind: pgcdc.KindUUID}},
-		{"day", "date", pgcdc.Type{Kind: pgcdc.KindDate}},
-		{"clock", "time", pgcdc.Type{Kind: pgcdc.KindTime}},
-		{"moment", "timestamp", pgcdc.Type{Kind: pgcdc.KindTimestamp}},
-		{"instant", "timestamptz", pgcdc.Type{Kind: pgcdc.KindTimestampTZ}},
-		{"texts", "text[]", pgcdc.Type{Kind: pgcdc.KindList, Elem: &pgcdc.Type{Kind: pgcdc.KindText}}},
-	}
 	var definitions, expressions []string
-	for _, c := range columns {
+	for _, c := range javaTypes {
 		definitions = append(definitions, harness.Ident(c.name)+" "+c.sqlType)
 		expressions = append(expressions, PostgresText(harness.Ident(c.name), &c.kind))
 	}
@@ -56,12 +67,19 @@ func TestPostgresText(t *testing.T) {
 	}
 	var want, got []Row
 	for _, row := range javaRows {
-		want = append(want, row[:len(columns)])
+		want = append(want, row[:len(javaTypes)])
 	}
 	for _, row := range answer {
 		got = append(got, row)
 	}
 	if d := Diff(want, got); d != "" {
 		t.Error(d)
+	}
+	digest, err := session.Query("SELECT " + PostgresDigest("t", read()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if digest[0][0] != DigestOf(want) {
+		t.Errorf("PostgreSQL's digest is %s, want %s", digest[0][0], DigestOf(want))
 	}
 }

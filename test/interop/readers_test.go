@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -81,6 +82,22 @@ func TestReadersAgreeOnJavaWarehouse(t *testing.T) {
 	}
 	for i, s := range snapshots {
 		readers.Check(t, table, s.ID, javaColumns, want[i])
+	}
+
+	ids, digests := make([]int64, len(snapshots)), make([]string, len(snapshots))
+	for i, s := range snapshots {
+		ids[i] = s.ID
+		var rows []Row
+		for _, row := range want[i] {
+			rows = append(rows, row[:len(javaTypes)])
+		}
+		digests[i] = DigestOf(rows)
+	}
+	for _, reader := range readers.Digesters {
+		got, err := reader.Digests(table, ids, read())
+		if err != nil || !slices.Equal(got, digests) {
+			t.Errorf("%s gives the digests %q, want %q: %v", reader.Name(), got, digests, err)
+		}
 	}
 
 	second := snapshots[1].ID
