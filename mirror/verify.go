@@ -184,8 +184,10 @@ func (m *Mirror) verifyTable(ctx context.Context, t *table, catalog *pgcdc.Catal
 	switch {
 	case unlike != "":
 		r.Outcome, r.Reason, retry = VerifySkipped, unlike, true
-	case errors.Is(err, pgcdc.ErrRewritten) || errors.Is(err, pgcdc.ErrSnapshotLost):
-		r.Outcome, r.Reason, retry = VerifySkipped, "the source rewrote or altered it again and again while it was compared", true
+	case errors.Is(err, pgcdc.ErrRewritten):
+		r.Outcome, r.Reason, retry = VerifySkipped, "the source rewrote or altered it again and again before it was read", true
+	case errors.Is(err, pgcdc.ErrSnapshotLost):
+		r.Outcome, r.Reason, retry = VerifySkipped, "the connection that held the source's snapshot was lost again and again", true
 	case errors.Is(err, iceberg.ErrCorrupt):
 		r.Outcome, r.Reason = VerifyDamaged, err.Error()
 	case errors.As(err, &value):
