@@ -6,7 +6,8 @@
 //	    view "public"."orders" = FROM query(pgmirror_sql('public.orders', txid_current()))
 //	                  │ text of the union read, with a handle on the table in this state
 //	                  ▼
-//	    read_parquet([files]) WHERE pgmirror_live(handle, file_index, file_row_number)
+//	    read_parquet([files without deleted rows])
+//	    UNION ALL read_parquet([files with some]) WHERE pgmirror_live(handle, file_index, file_row_number)
 //	    UNION ALL pgmirror_memory(handle)
 //
 // One snapshot. A DB has one connection for its user. Before each statement outside a transaction the DB pins a new
@@ -15,9 +16,12 @@
 // statement for hosts that do not see statement borders; it is not used as a key here, because DuckDB counts it in each
 // attached database on its own, so that after USE the same id comes again.
 //
-// Who holds a state. A pinned state is counted. The scope holds it, and so does every bound plan: the bind data of
-// pgmirror_memory, which every union read contains, is destroyed with its plan. A statement of PREPARE keeps none: DuckDB
-// binds it anew for each EXECUTE, which therefore shows the state of its own time.
+// Who holds a state. A pinned state is counted. The scope holds it, until its statement or transaction has ended, and so does
+// every bound plan with more in it than files: the bind data of pgmirror_memory and pgmirror_live is destroyed with its plan.
+// A statement of PREPARE keeps none: DuckDB binds it anew for each EXECUTE, which therefore shows the state of its own time.
+//
+// What costs nothing. Parts over no rows are left out of the text. Deletion vectors cross the socket when a statement names their
+// table. SELECT count(*) FROM a table gets the number of rows from the state (countQuestion).
 //
 // Where memory rows live. Arrow arrays are on the Go heap, and DuckDB's vectors outlive the call that fills them, so
 // they must not point there. Each projected column of a batch is copied once, into vectors that DuckDB allocates itself,
