@@ -154,7 +154,7 @@ func (m *Mirror) reach(ctx context.Context, f LSN, tell *teller) error {
 		if st := m.shared.get(); st.state != "streaming" {
 			return fmt.Errorf("%w: %s", ErrNotConnected, standing(st))
 		}
-		tell.at("wait until the mirror has caught up with the snapshot", int64(max(from, m.marks.high())-from), int64(to-from), "bytes")
+		tell.at("catch up with the source", int64(max(from, m.marks.high())-from), int64(to-from), "bytes")
 	}
 }
 

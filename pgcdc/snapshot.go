@@ -23,7 +23,7 @@ import (
 //
 // The server waits for every transaction that has written before. When that takes longer than patience, Snapshot gives up with
 // ErrHeldBack and says whom it waited for; waiting is told the same meanwhile, at most once a second, on another goroutine
-// that has ended when Snapshot returns.
+// that has ended when Snapshot returns: when they are others than before, and every ten seconds.
 func (s *Source) Snapshot(ctx context.Context, patience time.Duration, waiting func(whom string)) (snapshot ExportedSnapshot, release func(), err error) {
 	snapshot, release, err = s.takeSnapshot(ctx, patience, waiting)
 	if err != nil {

@@ -3,6 +3,7 @@ package pgcdc
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,17 +11,23 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// holdersPause is the time between two looks at whom the making of a slot waits for.
-const holdersPause = time.Second
+const (
+	// holdersPause is the time between two looks at whom the making of a slot waits for.
+	holdersPause = time.Second
+	// holdersRemind is the time after which the same ones are told again.
+	holdersRemind = 10 * time.Second
+)
 
-// watchHolders tells, once a second, whom the process that makes a slot waits for, and gives up after patience with an
-// ErrHeldBack that says so. stop ends and joins it. What it cannot find out is not worth an error.
+// watchHolders tells whom the process that makes a slot waits for, at once when they are others than before and else now and
+// then, and gives up after patience with an ErrHeldBack that says so. stop ends and joins it. What it cannot find out is not worth an error.
 func (s *Source) watchHolders(ctx context.Context, pid uint32, patience time.Duration, giveUp context.CancelCauseFunc, waiting func(string)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		began := time.Now()
+		var told time.Time
+		var known []string
 		for {
 			pause := min(holdersPause, patience-time.Since(began))
 			select {
@@ -41,7 +48,10 @@ func (s *Source) watchHolders(ctx context.Context, pid uint32, patience time.Dur
 				giveUp(fmt.Errorf("%w for more than %s: %s%s", ErrHeldBack, patience, whom, holderRemedy(holders)))
 				return
 			case err == nil && whom != "":
-				waiting(whom)
+				if now := namesOf(holders); !slices.Equal(now, known) || time.Since(told) >= holdersRemind {
+					known, told = now, time.Now()
+					waiting(whom)
+				}
 			}
 		}
 	}()
@@ -110,12 +120,22 @@ func describeHolders(holders []holder) string {
 	return strings.Join(parts, "; ")
 }
 
-func (h holder) String() string {
-	who := fmt.Sprintf("process %d", h.pid)
-	if h.pid == 0 {
-		who = "prepared transaction " + quoteLiteral(h.prepared)
+func namesOf(holders []holder) (names []string) {
+	for _, h := range holders {
+		names = append(names, h.name())
 	}
-	who += fmt.Sprintf(" (role %s, database %s", h.role, h.database)
+	return names
+}
+
+func (h holder) name() string {
+	if h.pid == 0 {
+		return "prepared transaction " + quoteLiteral(h.prepared)
+	}
+	return fmt.Sprintf("process %d", h.pid)
+}
+
+func (h holder) String() string {
+	who := h.name() + fmt.Sprintf(" (role %s, database %s", h.role, h.database)
 	if h.state != "" {
 		who += ", " + h.state
 	}
