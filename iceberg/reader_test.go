@@ -74,7 +74,7 @@ func wideText(row int) string {
 // columns come in the wanted order, the hidden one too.
 func TestRowAnywhere(t *testing.T) {
 	w, _ := openLoaded(t, Config{Dir: t.TempDir(), Files: newForgetful()})
-	const rows = 2*rowGroupRows + 1000
+	const rows = 2*RowGroupRows + 1000
 	file := wideFile(t, w, rows)
 	r, err := w.OpenData(file.Path)
 	if err != nil {
@@ -87,7 +87,7 @@ func TestRowAnywhere(t *testing.T) {
 		row := random.IntN(rows)
 		switch i % 6 {
 		case 0:
-			row = rowGroupRows - 1 + random.IntN(2)
+			row = RowGroupRows - 1 + random.IntN(2)
 		case 1:
 			row = []int{0, rows - 1}[random.IntN(2)]
 		}

@@ -7,11 +7,12 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"pgmirror/iceberg"
 	"pgmirror/pgcdc"
 )
 
-// copyBatchRows is the number of rows encoded at once: half a row group.
-const copyBatchRows = 61_440
+// copyBatchRows is the number of rows encoded at once: a row group.
+const copyBatchRows = iceberg.RowGroupRows
 
 // copyRows collects the rows of a copy, batch after batch in the same memory. What record returns is valid until reset.
 type copyRows struct {
