@@ -21,7 +21,7 @@ var streamTests = map[string]serverTest{
 	"Commits": streamCommits, "Idle": streamIdle, "Blocked": streamBlocked, "Terminated": streamTerminated, "Silent": streamSilent,
 	"OpenTransaction": streamOpenTransaction, "WaitPoint": streamWaitPoint, "Settings": streamSettings, "SlotRefusals": streamSlotRefusals,
 	"SlotActive": streamSlotActive, "SlotGivenUp": streamSlotGivenUp, "Publication": streamPublication, "Goodbye": streamGoodbye,
-	"InProgress": streamInProgress, "Undecodable": streamUndecodable,
+	"Undecodable": streamUndecodable,
 }
 
 // Commits arrive in order with increasing end LSNs, each whole, in both formats, with names as they were written.

@@ -55,8 +55,10 @@ func (f *feed) taken() *feed {
 }
 
 // A transaction that is streamed while it runs holds back neither others nor what is acknowledged. When the connection is lost it
-// comes again from its first row, what was staged of it is gone, and so is a file that an earlier life left.
-func streamInProgress(t *testing.T, p *harness.Postgres) {
+// comes again from its first row, what was staged of it is gone, and so is a file that an earlier life left. The server is its own: the
+// making of another test's slot would wait for the open transaction.
+func TestStreamInProgress(t *testing.T) {
+	p := harness.StartPostgres(t)
 	r := newStreamedRig(t, p, 100_000)
 	if err := os.WriteFile(r.cfg.SpillDir+"/transaction-earlier.spill", []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
@@ -105,8 +107,8 @@ func streamInProgress(t *testing.T, p *harness.Postgres) {
 	}
 }
 
-// A transaction that the server cannot decode while it runs arrives whole, at the next try (PostgreSQL 15: a table altered in a
-// part that was rolled back, and truncated later).
+// A transaction that the server cannot decode while it runs arrives whole, at the next try (PostgreSQL 14 to 17: a table
+// altered in a part that was rolled back, and truncated later).
 func streamUndecodable(t *testing.T, p *harness.Postgres) {
 	r := newStreamedRig(t, p, 0)
 	r.exec("CREATE TABLE filler(id int PRIMARY KEY, v text)", "ALTER PUBLICATION "+r.name+" ADD TABLE filler")

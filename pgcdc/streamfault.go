@@ -52,7 +52,7 @@ func (s *Source) explainStream(ctx context.Context, fault *pgconn.PgError) error
 	return fmt.Errorf("%w: slot %s, after %s: %w%s; %s", ErrDecoding, s.cfg.Slot, s.Received(), fault, faultContext(fault), decodingRemedy)
 }
 
-// internalError is what PostgreSQL 15 reports ("could not map filenode … to relation OID") when a transaction that it streams altered a
+// internalError is what PostgreSQL (14.15, 15.18, 17.2) reports ("could not map filenode … to relation OID") when a transaction that it streams altered a
 // table in a part that was rolled back, and truncated it later. 40000 is what tells it, inside, that a transaction that it
 // decodes was rolled back meanwhile. Neither need be the transaction's fault: it is decoded once more as a whole.
 const internalError = "XX000"
