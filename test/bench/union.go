@@ -241,8 +241,8 @@ func (b *bench) fixedCosts(ctx context.Context, duck *duckdb.DB, client *readsta
 	return nil
 }
 
-// costAfterDelete measures the first question about a small table after a commit has deleted from a large one: the vectors of
-// all tables are part of a read state, whether or not the statement names them.
+// costAfterDelete measures the first question about a small table after a commit has deleted from a large one, whose vectors are part
+// of the read state but are not sent for a statement that does not name it.
 func (b *bench) costAfterDelete(ctx context.Context, pg *harness.Postgres, m *mirrorProcess, duck *duckdb.DB) error {
 	session, err := pg.Connect("postgres", "postgres")
 	if err != nil {
