@@ -131,8 +131,13 @@ func TestStatesAreDocumented(t *testing.T) {
 				states[text(n.Args[0])] = true
 			}
 		case *ast.AssignStmt:
-			if s, ok := n.Lhs[0].(*ast.SelectorExpr); ok && s.Sel.Name == "state" && text(n.Rhs[0]) != "" { // sharedState's; a table's are constants
-				states[text(n.Rhs[0])] = true
+			s, ok := n.Lhs[0].(*ast.SelectorExpr)
+			switch state := text(n.Rhs[0]); {
+			case !ok || state == "":
+			case s.Sel.Name == "state": // sharedState's; a table's are constants
+				states[state] = true
+			case s.Sel.Name == "State": // TableStatus's
+				tables[state] = true
 			}
 		case *ast.KeyValueExpr:
 			if key, ok := n.Key.(*ast.Ident); ok && key.Name == "State" && text(n.Value) != "" {

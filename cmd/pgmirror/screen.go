@@ -119,7 +119,7 @@ func tableOfTables(tables []mirror.TableStatus) *textTable {
 		if table.InsertOnly {
 			state += ", insert only"
 		}
-		if table.State == "copying" {
+		if table.State == "copying" || table.State == "resyncing" {
 			state += fmt.Sprintf(" (%s rows)", count(table.CopiedRows))
 		}
 		t.row(table.Name, state, count(table.Rows), strconv.Itoa(table.Files), size(table.Bytes), strconv.Itoa(table.Vectors), count(table.MemoryRows), count(table.DeletedRows))
@@ -132,6 +132,12 @@ func faultLines(s *mirror.Status) (lines []string) {
 	for _, t := range s.Tables {
 		if t.Unrepresentable > 0 {
 			lines = append(lines, "", fmt.Sprintf("%s: %s values could not be represented and are NULL", oneLine(t.Name), count(t.Unrepresentable)))
+		}
+		if t.Resync != "" {
+			lines = append(lines, "", oneLine(t.Name)+" is copied: "+oneLine(t.Resync))
+		}
+		if t.ResyncWaits != "" {
+			lines = append(lines, "  waits: "+oneLine(t.ResyncWaits))
 		}
 		if t.Error == "" {
 			continue
@@ -187,7 +193,7 @@ func checkpoint(s *mirror.Status, now time.Time) string {
 	if s.LastCheckpoint == "" {
 		return "none yet"
 	}
-	if s.State == "stopped" {
+	if s.State == "stopped" || s.CheckpointSeconds == 0 { // the first copy ends with one that is not timed
 		return ago(s.LastCheckpoint, now)
 	}
 	return ago(s.LastCheckpoint, now) + ", took " + seconds(s.CheckpointSeconds)

@@ -15,7 +15,7 @@ const exampleStatus = `{"state":"streaming","version":"v1","slot":"pgmirror_shop
 "memory":{"batches_bytes":1048576,"limit_bytes":1073741824},
 "tables":[{"name":"public.orders","state":"streaming","rows":1234567,"files":3,"vectors":2,"bytes":123456789,"memory_rows":42,"deleted_rows":7,"unrepresentable":2},
 {"name":"public.bad\u001b[2Jname","state":"failed","error":"the column changed","error_lsn":"0/9","error_key":"id=5","error_column":"v","remedy":"drop and copy again"},
-{"name":"public.log","state":"streaming","insert_only":true}]}`
+{"name":"public.log","state":"streaming","insert_only":true},{"name":"public.again","state":"resyncing","copied_rows":4321,"resync":"it was rewritten","resync_waits":"an older transaction"}]}`
 
 // The screen shows every watermark, every table and every fault, and nothing in it can move a terminal's cursor.
 func TestStatusScreen(t *testing.T) {
@@ -24,7 +24,7 @@ func TestStatusScreen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"pgmirror v1: streaming\n", "received      0/5", "acknowledged  0/1", "lag                   1.5 KiB, 1.25s\n", "freshness             4.2ms, newest commit ", "1 MiB of 1 GiB", "3, 118 MiB, 2 deletion vectors",
-		"public.orders", "1,234,567", "118 MiB", "insert only", "public.bad [2Jname: the column changed", "key: id=5", "remedy: drop and copy again", "2 values could not be represented"} {
+		"public.orders", "1,234,567", "118 MiB", "insert only", "public.bad [2Jname: the column changed", "key: id=5", "remedy: drop and copy again", "resyncing (4,321 rows)", "public.again is copied: it was rewritten\n  waits: an older transaction", "2 values could not be represented"} {
 		if !strings.Contains(screen, want) {
 			t.Errorf("%q is not in:\n%s", want, screen)
 		}
@@ -68,7 +68,7 @@ func TestFittedScreen(t *testing.T) {
 		if size.width >= 80 && (!strings.Contains(screen, "public.bad [2Jname") || !strings.Contains(screen, "newest commit 10s ago")) {
 			t.Errorf("%+v:\n%s", size, screen)
 		}
-		if size.height == 60 && !strings.Contains(screen, "\n… and 65 more tables\n") {
+		if size.height == 60 && !strings.Contains(screen, "\n… and 69 more tables\n") {
 			t.Errorf("%+v:\n%s", size, screen)
 		}
 	}
@@ -82,6 +82,7 @@ func TestScreenStates(t *testing.T) {
 		{`"streaming","version"`, `"reconnecting","reason":"no route","version"`}:                        "lag                   at least 1.5 KiB, 1.25s\n",
 		{`"lag_bytes":1536`, `"lag_bytes":0`}:                                                            "lag                   none\n",
 		{`"extended"`, `"unreserved"`}:                                                                   "1.5 KiB, about to be LOST",
+		{`"checkpoint_seconds":0`, `"last_checkpoint":"2026-01-02T03:04:05Z","checkpoint_seconds":0`}:    "last checkpoint       10s ago\n",
 		{`"slot_wal_status":"extended",`, ``}:                                                            "WAL kept by the slot  not known now\n",
 		{`"checkpoint_seconds":0`, `"last_checkpoint":"2026-01-02T03:04:05Z","checkpoint_seconds":0.25`}: "last checkpoint       10s ago, took 250ms\n",
 	} {

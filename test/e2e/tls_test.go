@@ -192,6 +192,14 @@ func (f *fortress) secret(mirrors ...*Mirror) {
 			f.t.Fatal(err)
 		}
 	}
+	for _, text := range f.said {
+		parts := strings.Split(text, ": ")
+		for i := 1; i < len(parts); i++ {
+			if parts[i] != "" && strings.HasSuffix(parts[i-1], parts[i]) {
+				f.t.Errorf("%q is said twice: %s", parts[i], text)
+			}
+		}
+	}
 	for _, text := range said {
 		if i := strings.Index(text, canary); i >= 0 {
 			f.t.Errorf("the password is told: %q", text[max(0, i-200):min(len(text), i+50)])
