@@ -139,7 +139,7 @@ func (t *table) changed(now *pgcdc.Table) string {
 		return fmt.Sprintf("it has %d columns instead of %d", len(now.Columns), len(t.shape.columns))
 	}
 	for i, c := range now.Columns {
-		if known := &t.shape.columns[i]; c.Name != known.name || c.AttNum != known.attNum {
+		if known := &t.shape.columns[i]; c.Name != known.name || known.attNum != 0 && c.AttNum != known.attNum {
 			return fmt.Sprintf("column %q is now %q", known.name, c.Name)
 		} else if known.pg != nil && (c.Type.OID != known.pg.OID || c.Type.Mod != known.pg.Mod) {
 			return fmt.Sprintf("column %q has another type", known.name)

@@ -68,6 +68,7 @@ func (a *app) commands() []*cobra.Command {
 		a.checkpointCommand(),
 		a.checkCommand(),
 		a.verifyCommand(),
+		a.resyncCommand(),
 		a.inspectCommand(),
 		a.dropCommand(),
 		a.versionCommand(),
