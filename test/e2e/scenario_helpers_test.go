@@ -64,6 +64,14 @@ func alike(t testing.TB, pg *harness.Postgres, m *Mirror, query string) {
 	}
 }
 
+// copiedOnce says that no start after the first copy has copied again.
+func copiedOnce(m *Mirror) {
+	m.t.Helper()
+	if got := strings.Count(m.Log(), "msg=copied"); got != 1 {
+		m.t.Errorf("copied %d times", got)
+	}
+}
+
 // caughtUp waits, however far behind, until the mirror shows what the source has by now.
 func caughtUp(pg *harness.Postgres, m *Mirror) {
 	m.t.Helper()

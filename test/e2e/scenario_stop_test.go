@@ -26,17 +26,22 @@ func TestScenarioStopped(t *testing.T) {
 	wait := load(ctx, pg, 1, 2000)
 	r := rand.New(rand.NewPCG(3, 3))
 	begun := time.Now()
-	copied := func() int { return strings.Count(m.Log(), "msg=copied") }
 	phases := map[string]int{}
 	for i := range stops {
 		said := len(m.Log())
 		m.Start()
 		within(t, "pgmirror hears signals", func() bool { return len(m.Log()) > said })
-		if i == stopsInCopy {
-			within(t, "the copy is done", func() bool { return copied() == 1 })
+		// Any moment is as good as another: the pause only varies where the signal falls. A slow machine may take longer to
+		// connect than the pause, so every other time the stream is waited for.
+		pause := 150
+		if i >= stopsInCopy {
+			pause = 250
+			within(t, "the copy is done", func() bool { return strings.Contains(m.Log(), "msg=copied") })
+			if i%2 == 0 {
+				m.WaitReady()
+			}
 		}
-		// Any moment is as good as another: the pause only varies where the signal falls.
-		time.Sleep(time.Duration(r.IntN(250)) * time.Millisecond)
+		time.Sleep(time.Duration(r.IntN(pause)) * time.Millisecond)
 		state := "starting"
 		if status, err := m.Status(); err == nil {
 			state = status.State
@@ -47,11 +52,8 @@ func TestScenarioStopped(t *testing.T) {
 		phases[state]++
 	}
 	t.Logf("%d stops in %s: %v", stops, time.Since(begun).Round(time.Millisecond), phases)
-	if phases["copying"] < stopsInCopy/2 || phases["streaming"] < (stops-stopsInCopy)/4 {
+	if phases["copying"] < stopsInCopy/3 || phases["streaming"] < (stops-stopsInCopy)/2 {
 		t.Errorf("the stops missed what they were to hit: %v", phases)
-	}
-	if got := copied(); got != 1 {
-		t.Errorf("copied %d times", got)
 	}
 	m.Start()
 	m.WaitReady()
@@ -61,6 +63,7 @@ func TestScenarioStopped(t *testing.T) {
 	alike(t, pg, m, sums)
 	alike(t, pg, m, "select count(*), sum(id) from a_large")
 	m.Verify()
+	copiedOnce(m)
 	if got := pg.QueryRow("select string_agg(slot_name, ',') from pg_replication_slots"); got != "pgmirror_postgres" {
 		t.Errorf("slots %s", got)
 	}

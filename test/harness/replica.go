@@ -90,7 +90,7 @@ func (r *Replica) Advance(lsn pglogrepl.LSN) error {
 }
 
 // provide puts the WAL from where the replica is up to lsn into its archive. What follows in the last segment is zeros, in which
-// PostgreSQL sees the end of the WAL.
+// PostgreSQL sees the end of the WAL. All of it is on timeline 1, which a cluster leaves only by a promotion.
 func (r *Replica) provide(lsn pglogrepl.LSN) error {
 	size, err := r.segmentSize()
 	if err != nil {
