@@ -39,7 +39,8 @@ func (r *rig) spills() (names []string) {
 // taken takes a feed's events as they come, so that the stream never waits for the test.
 func (f *feed) taken() *feed {
 	from, to, ended := f.events, make(chan pgcdc.Event, 10_000), make(chan struct{})
-	f.events = to
+	buffered := *f
+	buffered.events = to
 	f.t.Cleanup(func() { close(ended) })
 	go func() {
 		for {
@@ -51,7 +52,7 @@ func (f *feed) taken() *feed {
 			}
 		}
 	}()
-	return f
+	return &buffered
 }
 
 // A transaction that is streamed while it runs holds back neither others nor what is acknowledged. When the connection is lost it
