@@ -36,7 +36,8 @@
 //     time works on a table (table.jobs).
 //   - checkpointLoop makes a checkpoint when one is due; one runs at a time. foldLoop folds deletions and drops what nobody sees.
 //   - follow connects to the source, copies what was never copied (a goroutine a table), and runs its Stream; it connects again
-//     when the connection is lost. watch looks at the source's catalogue.
+//     when the connection is lost. watch looks at the source's catalogue. joinLoop copies tables that are new, failed or changed,
+//     while the applier logs their changes; the applier replays the log and installs the content (join).
 //   - Pin, Status, Call and the metrics may be called by any goroutine. A read state's columns are read with no lock: see vec.
 //   - Verify works on its caller's goroutine and, for each table, on one a side, and joins them; it pins a state as a query does.
 //
@@ -57,5 +58,6 @@
 //	version installed, files deleted nothing more: only files that no retained snapshot names are ever deleted
 //
 // A FileIndex that is missing, torn, or of another file is built again from the file's key columns. A table that failed is
-// stored as failed with the commit that holds its last good content; one that failed since the last commit fails again.
+// stored as failed with the commit that holds its last good content; one that failed since the last commit fails again. Of a join only
+// the wish for it is stored.
 package mirror
