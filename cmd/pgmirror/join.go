@@ -32,6 +32,7 @@ func serve(ctx context.Context, s *settings, t target, dir *dataDir, listener ne
 	if err != nil {
 		return err
 	}
+	limitHeap(s.Memory)
 	registry, err := newRegistry(m)
 	if err != nil {
 		return err
