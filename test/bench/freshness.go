@@ -166,7 +166,7 @@ func (b *bench) costs(ctx context.Context, m *mirrorProcess, percent, reached fl
 	b.report.add(line{"CPU of the mirror at 10k row changes/s", fmt.Sprintf("%.0f %% of a core", percent), fmt.Sprintf("%.0f rows/s written", reached), "", goals{atMost(percent, 10, "%g %%")},
 		"checkpoints and the reading process's questions included"})
 	mb := func(bytes int64) string { return fmt.Sprintf("%.0f MB", float64(bytes)/(1<<20)) }
-	b.report.add(line{fmt.Sprintf("resident memory there, %.0fM rows", float64(rows)/1e6), fmt.Sprintf("%.0f MB and %.0f MB of mapped files", anonymous, mapped),
+	b.report.add(line{fmt.Sprintf("resident memory there, %s rows", amount(rows)), fmt.Sprintf("%.0f MB and %.0f MB of mapped files", anonymous, mapped),
 		fmt.Sprintf("batches %s, MemIndex %s, FileIndex %s (mapped), visibility %s", mb(st.Memory.Batches), mb(st.Memory.MemIndex), mb(st.Memory.FileIndex), mb(st.Memory.Visibility)),
 		"", goals{atMost(anonymous+mapped, 1024, "%g MB")}, "the rest of the resident memory is the Go heap's slack, Parquet writers and the program"})
 	return nil

@@ -106,7 +106,7 @@ func (b *bench) drain(ctx context.Context, pg *harness.Postgres, base int) error
 			rate(beside[round]), rate(ours[round]), rate(stream[round]))
 	}
 	b.report.add(line{"drain of a backlog, process start to visible", spread(ours, rate), "`pg_recvlogical`, same options, to /dev/null: " + spread(beside, rate),
-		spread(ratios(ours, beside), times), goals{atLeast(median(ratios(ours, beside)), 0.9, "%g")}, fmt.Sprintf("%d rounds of %.1fM row changes, HyBench write mix, onto %.1fM rows", b.rounds, b.scaleOf(backlogRows)/1e6, float64(base)/1e6)})
+		spread(ratios(ours, beside), times), goals{atLeast(median(ratios(ours, beside)), 0.9, "%g")}, fmt.Sprintf("%d rounds of %s row changes, HyBench write mix, onto %s rows", b.rounds, amount(b.scaled(backlogRows)), amount(base))})
 	b.report.add(line{"drain, stream start to visible", spread(stream, rate), "as above", spread(ratios(stream, beside), times), nil, "without starting and recovery"})
 	seconds := func(v float64) string { return fmt.Sprintf("%.1f s", v) }
 	b.report.add(line{"CPU per 1M row changes, until visible", spread(cpuVisible, seconds), "with the last checkpoint: " + spread(cpuDurable, seconds), "", nil, "all threads; a whole life of the process"})
@@ -173,7 +173,7 @@ func (b *bench) restart(ctx context.Context, pg *harness.Postgres, rows int) err
 			return err
 		}
 	}
-	b.report.add(line{fmt.Sprintf("restart of %.1fM rows, clean, to the first DuckDB answer", float64(rows)/1e6),
+	b.report.add(line{fmt.Sprintf("restart of %s rows, clean, to the first DuckDB answer", amount(rows)),
 		spread(seconds, func(v float64) string { return fmt.Sprintf("%.2f s", v) }), "", "", goals{atMost(median(seconds), 5, "%g s")}, "process start to `count(*)` of the largest table, embedded engine included"})
 	return nil
 }

@@ -140,8 +140,8 @@ func (b *bench) replayRounds(ctx context.Context, r replayed, tape *capture, pla
 			return err
 		}
 	}
-	note := fmt.Sprintf("binary pgoutput, %.1fM row changes in %.2fM transactions onto %.1fM rows, a checkpoint every %s (%d), compared with the source at the end",
-		float64(tape.rows)/1e6, float64(tape.commits)/1e6, float64(base)/1e6, replayCheckpoints, checkpoints)
+	note := fmt.Sprintf("binary pgoutput, %s row changes in %s transactions onto %s rows, a checkpoint every %s (%d), compared with the source at the end",
+		amount(tape.rows), amount(tape.commits), amount(base), replayCheckpoints, checkpoints)
 	b.report.add(line{r.name + ", captured: replay, to visible", spread(visible, rate), "the same bytes, staged and decoded only, one core: " + spread(decoded, rate),
 		spread(ratios(visible, decoded), times), nil, note})
 	b.report.add(line{r.name + ", captured: until all of it is durable", spread(durable, rate), "Retina: 201k rows/s", "",
@@ -253,7 +253,7 @@ func (b *bench) commitRate(ctx context.Context, pg *harness.Postgres) (err error
 	}
 	perSecond := float64(n) / took.visible.Seconds()
 	b.report.add(line{"transactions of one row: commits published by a step of HWM each", fmt.Sprintf("%.2fM/s", perSecond/1e6), "Retina's transaction service: 2.67M begin and commit/s, without rows", "", nil,
-		fmt.Sprintf("%.2fM captured inserts into one table: decoding, the row, its index entry and its visibility included", float64(n)/1e6)})
+		fmt.Sprintf("%s captured inserts into one table: decoding, the row, its index entry and its visibility included", amount(n))})
 	return p.verify(ctx)
 }
 

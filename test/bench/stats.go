@@ -67,6 +67,14 @@ func rate(v float64) string {
 	return fmt.Sprintf("%.0fk rows/s", v/1e3)
 }
 
+// amount shows a number of rows.
+func amount(n int) string {
+	if n >= 1_000_000 {
+		return fmt.Sprintf("%.1fM", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%.0fk", float64(n)/1e3)
+}
+
 func times(v float64) string { return fmt.Sprintf("%.2f", v) }
 
 func millis(v float64) string { return fmt.Sprintf("%.1f ms", v) }

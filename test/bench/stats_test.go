@@ -31,6 +31,15 @@ func TestRatios(t *testing.T) {
 	}
 }
 
+// Numbers of rows are shown in thousands, from a million on in millions.
+func TestAmount(t *testing.T) {
+	for n, want := range map[int]string{0: "0k", 60_010: "60k", 999_999: "1000k", 1_000_000: "1.0M", 10_002_000: "10.0M"} {
+		if got := amount(n); got != want {
+			t.Errorf("%d is shown as %s, want %s", n, got, want)
+		}
+	}
+}
+
 // A line is fitted by least squares. Expected: the centred sums, in fractions.
 func TestLeastSquares(t *testing.T) {
 	slope, base, fit := leastSquares([]float64{10, 20, 40, 80}, []float64{4, 5, 11, 17})

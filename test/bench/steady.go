@@ -49,7 +49,7 @@ func (b *bench) steady(ctx context.Context, pg *harness.Postgres) error {
 	}
 	b.report.add(line{"steady rate: writers at full speed, followed", spread(ours, rate), "`pg_recvlogical`, same options, to /dev/null: " + spread(beside, rate),
 		spread(ratios(ours, beside), times), goals{atLeast(median(ratios(ours, beside)), 0.9, "%g")},
-		fmt.Sprintf("%d connections write %.1fM row changes of the HyBench mix on the same cores; first write to last visible; %.0f ms after the last write", writers, b.scaleOf(steadyRows)/1e6, median(lag))})
+		fmt.Sprintf("%d connections write %s row changes of the HyBench mix on the same cores; first write to last visible; %.0f ms after the last write", writers, amount(b.scaled(steadyRows)), median(lag))})
 	return nil
 }
 
