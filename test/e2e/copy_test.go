@@ -84,8 +84,8 @@ func TestScenarioCopyUnderWrites(t *testing.T) {
 	t.Parallel()
 	const rows = 1_000_000
 	pg := server(t, []string{
-		"create table " + copyTable + "(id bigint primary key, n int, v text) with (fillfactor = 90)",
-		fmt.Sprintf("insert into %s select g, 0, repeat('v', 80) || g from generate_series(1, %d) g", copyTable, rows),
+		"create table " + copyTable + "(id bigint primary key, n int, v text, kind text) with (fillfactor = 90)",
+		fmt.Sprintf("insert into %s select g, 0, repeat('v', 80) || g, (array['new', 'paid', null, 'sent'])[1 + g %% 4] from generate_series(1, %d) g", copyTable, rows),
 	})
 	m := NewMirror(t, pg, "p", "--copy-workers", "2")
 	ctx, stop := context.WithCancel(context.Background())
@@ -99,8 +99,10 @@ func TestScenarioCopyUnderWrites(t *testing.T) {
 	m.Start()
 	terminate(t, pg, holdsExports)
 	said("the exported snapshot is gone")
-	within(t, "it copies again", func() bool { return pg.QueryRow("select count(*) from pg_stat_activity where "+copiesNow) != "0" })
+	copies := func() string { return pg.QueryRow("select count(*) from pg_stat_activity where " + copiesNow) }
+	within(t, "it copies again", func() bool { return copies() != "0" })
 	m.Kill()
+	within(t, "the backends of the killed process end", func() bool { return copies() == "0" })
 
 	m.Start()
 	terminate(t, pg, copiesNow)
@@ -116,6 +118,7 @@ func TestScenarioCopyUnderWrites(t *testing.T) {
 	if files := Table(t, m.WaitReady(), "public.Order Lines").Files; files < 4 {
 		t.Errorf("the table has %d files: it was not copied by ranges", files)
 	}
-	alike(t, pg, m, "select id % 20, count(*), sum(n), md5(string_agg(id || ':' || n || ':' || v, ',' order by id)) from "+copyTable+" group by 1 order by 1")
+	alike(t, pg, m, "select id % 20, count(*), sum(n), count(kind), md5(string_agg(id || ':' || n || ':' || coalesce(kind, '-') || v, ',' order by id)) from "+copyTable+" group by 1 order by 1")
+	alike(t, pg, m, "select count(*), sum(id) from "+copyTable+" where kind = 'sent'")
 	m.Verify()
 }
