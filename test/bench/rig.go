@@ -66,6 +66,7 @@ func (b *bench) startMirror(pg *harness.Postgres, name string, args ...string) (
 	defer log.Close()
 	p.cmd = exec.Command(b.bin, append([]string{"run", "--publication", publication, "--slot", name, "--data", p.data, "--listen", "off"}, args...)...)
 	p.cmd.Env = append(os.Environ(), "PGMIRROR_SOURCE="+pg.URL(mirrorRole, "postgres"))
+	p.cmd.SysProcAttr = harness.ChildProc() // it does not outlive this program
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.began = time.Now()
 	if err := p.cmd.Start(); err != nil {
