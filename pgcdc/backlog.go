@@ -20,6 +20,13 @@ type backlog struct {
 
 func newBacklog(limit int64) *backlog { return &backlog{limit: limit, freed: make(chan struct{}, 1)} }
 
+// room says whether enter would return at once.
+func (b *backlog) room(t *Transaction) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.bytes == 0 || b.bytes+t.staged.memory <= b.limit
+}
+
 // enter waits until there is room for the transaction; one that is larger than all room waits until it is alone.
 func (b *backlog) enter(ctx context.Context, t *Transaction) error {
 	n := t.staged.memory

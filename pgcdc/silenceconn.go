@@ -14,8 +14,8 @@ import (
 // an idle stream, and then one each readPause, which finds what has gathered meanwhile.
 const (
 	readBurst = 16
-	readPause = 500 * time.Microsecond
-	// smallRead is below what comes in a pause when the network, not the server, sets the pace: 64 MB/s. Larger reads are free.
+	readPause = 2 * time.Millisecond
+	// smallRead is below what comes in a pause when the network, not the server, sets the pace: 16 MB/s. Larger reads are free.
 	smallRead = 32 << 10
 )
 
@@ -24,28 +24,35 @@ const (
 type silenceConn struct {
 	net.Conn
 	limit atomic.Int64
+	// beforeRead, if set, is called before each read, which may wait; its error ends the read. The reading goroutine's.
+	beforeRead func() error
 
 	// next is when the next small read would be due if they came readPause apart; it may lie readBurst of them in the past.
 	next time.Time
 }
 
 // limitSilence bounds how long a read of a replication connection may wait.
-func limitSilence(conn net.Conn, limit time.Duration) error {
+func limitSilence(conn net.Conn, limit time.Duration) (*silenceConn, error) {
 	if secured, ok := conn.(*tls.Conn); ok {
 		conn = secured.NetConn()
 	}
 	silent, ok := conn.(*silenceConn)
 	if !ok {
-		return fmt.Errorf("limit the silence of a %T", conn)
+		return nil, fmt.Errorf("limit the silence of a %T", conn)
 	}
 	silent.limit.Store(int64(limit))
-	return nil
+	return silent, nil
 }
 
 func (c *silenceConn) Read(p []byte) (int, error) {
 	limit := c.limit.Load()
 	if limit == 0 {
 		return c.Conn.Read(p)
+	}
+	if c.beforeRead != nil {
+		if err := c.beforeRead(); err != nil {
+			return 0, err
+		}
 	}
 	now := time.Now()
 	if early := c.next.Sub(now); early > 0 {

@@ -62,6 +62,7 @@ func (s *Source) stream(ctx context.Context, from LSN, binary bool, out chan<- E
 type stream struct {
 	source   *Source
 	conn     net.Conn
+	silent   *silenceConn // below conn
 	frontend *pgproto3.Frontend
 	floor    LSN // what the slot had confirmed: a status never tells less
 
@@ -87,12 +88,16 @@ func (st *stream) run(ctx context.Context, out chan<- Event) error {
 	return err
 }
 
-func (st *stream) receive(ctx context.Context, out chan<- Event) error {
-	select {
-	case out <- Event{WALEnd: st.floor}: // the stream has begun
-	case <-ctx.Done():
-		return ctx.Err()
+func (st *stream) receive(ctx context.Context, out chan<- Event) (err error) {
+	events := &handover{out: out}
+	if err := events.add(ctx, Event{WALEnd: st.floor}); err != nil { // the stream has begun
+		return err
 	}
+	st.silent.beforeRead = func() error { return events.flush(ctx) }
+	defer func() {
+		st.silent.beforeRead = nil
+		err = errors.Join(err, events.flush(ctx))
+	}()
 	for {
 		message, err := st.frontend.Receive()
 		if err != nil {
@@ -109,18 +114,19 @@ func (st *stream) receive(ctx context.Context, out chan<- Event) error {
 				continue
 			}
 			if event.Transaction != nil {
+				if !st.source.backlog.room(event.Transaction) { // what is held makes room
+					if err := events.flush(ctx); err != nil {
+						event.Transaction.Release()
+						return err
+					}
+				}
 				if err := st.source.backlog.enter(ctx, event.Transaction); err != nil {
 					event.Transaction.Release()
 					return err
 				}
 			}
-			select {
-			case out <- event:
-			case <-ctx.Done():
-				if event.Transaction != nil {
-					event.Transaction.Release()
-				}
-				return ctx.Err()
+			if err := events.add(ctx, event); err != nil {
+				return err
 			}
 		case *pgproto3.ErrorResponse:
 			return st.source.explainStream(ctx, pgconn.ErrorResponseToPgError(m))

@@ -54,12 +54,13 @@ func (s *Source) startReplication(ctx context.Context, conn *pgconn.PgConn, from
 	if err != nil {
 		return nil, err
 	}
-	if err := limitSilence(hijacked.Conn, silenceIntervals*s.cfg.StatusInterval); err != nil {
+	silent, err := limitSilence(hijacked.Conn, silenceIntervals*s.cfg.StatusInterval)
+	if err != nil {
 		hijacked.Conn.Close()
 		return nil, err
 	}
 	st := &stream{
-		source: s, conn: hijacked.Conn, frontend: hijacked.Frontend, floor: info.ConfirmedFlush,
+		source: s, conn: hijacked.Conn, silent: silent, frontend: hijacked.Frontend, floor: info.ConfirmedFlush,
 		asked: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	st.receivedUpTo(info.ConfirmedFlush)
