@@ -22,7 +22,7 @@ type FileIndex struct {
 
 // OpenFileIndex reads the header and checks the checksums of the whole file, which reads every byte once (about 0.1 ms a
 // megabyte when they are in memory); so a torn file is found here. The bytes must stay as they are while the index is used.
-// The errors are ErrCorrupt and ErrNewerVersion.
+// The errors are ErrCorrupt and ErrVersion.
 //
 // The checksums find damage, not malice: bytes made to pass them may hold wrong entries, but no lookup reads outside the
 // bytes or returns a location outside the files. Verify looks at every entry.

@@ -263,7 +263,7 @@ func someIndex(t testing.TB, rows int) []byte {
 	return data
 }
 
-// A torn file is found when it is opened: every single flipped bit, every length cut off, bytes added, and a newer version
+// A torn file is found when it is opened: every single flipped bit, every length cut off, bytes added, and another version
 // by its name.
 func TestOpenFindsDamage(t *testing.T) {
 	data := someIndex(t, 20)
@@ -271,7 +271,7 @@ func TestOpenFindsDamage(t *testing.T) {
 		for bit := range 8 {
 			torn := slices.Clone(data)
 			torn[i] ^= 1 << bit
-			if _, err := OpenFileIndex(torn); !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNewerVersion) {
+			if _, err := OpenFileIndex(torn); !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) {
 				t.Fatalf("bit %d of byte %d: %v", bit, i, err)
 			}
 		}
@@ -287,12 +287,12 @@ func TestOpenFindsDamage(t *testing.T) {
 	}
 	newer := slices.Clone(data)
 	newer[versionAt]++
-	if _, err := OpenFileIndex(newer); !errors.Is(err, ErrNewerVersion) {
+	if _, err := OpenFileIndex(newer); !errors.Is(err, ErrVersion) {
 		t.Errorf("newer version: %v", err)
 	}
 	older := slices.Clone(data)
 	older[versionAt]--
-	if _, err := OpenFileIndex(older); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "version 1, known is 2") {
+	if _, err := OpenFileIndex(older); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), "version 1, known is 2") {
 		t.Errorf("version 1: %v", err)
 	}
 }
@@ -431,7 +431,7 @@ func FuzzOpenFileIndex(f *testing.F) {
 		for _, bytes := range [][]byte{data, seal(data)} {
 			x, err := OpenFileIndex(bytes)
 			if err != nil {
-				if x != nil || !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNewerVersion) {
+				if x != nil || !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) {
 					t.Fatalf("got %v, %v", x, err)
 				}
 				continue

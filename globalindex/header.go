@@ -182,10 +182,7 @@ func readHeader(data []byte) (h Header, content []byte, err error) {
 		return h, nil, fmt.Errorf("%w: magic %x", ErrCorrupt, data[:len(magic)])
 	}
 	if v := le.Uint32(data[versionAt:]); v != version {
-		if v > version {
-			return h, nil, fmt.Errorf("%w: version %d, known is %d", ErrNewerVersion, v, version)
-		}
-		return h, nil, fmt.Errorf("%w: version %d, known is %d", ErrCorrupt, v, version)
+		return h, nil, fmt.Errorf("%w: version %d, known is %d", ErrVersion, v, version)
 	}
 	size := uint64(le.Uint32(data[headerSizeAt:]))
 	if size < fixedSize+sumSize || size > uint64(len(data)) || size%headerUnit != 0 {

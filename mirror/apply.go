@@ -264,6 +264,12 @@ func (m *Mirror) freeze(t *table, lsn LSN, f *failure) {
 	}
 	t.state, t.failure = stateFailed, f
 	t.dirty = true
+	for _, x := range t.indexes {
+		m.staleIndexes = append(m.staleIndexes, x.path)
+		for _, s := range x.segments {
+			s.file.index = ""
+		}
+	}
 	m.closeIndexes(t)
 	t.forget(m, f.Good)
 	m.updateShared()

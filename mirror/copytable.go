@@ -51,6 +51,9 @@ func (m *Mirror) newCopy(src *pgcdc.Table, at LSN) *tableCopy {
 	}
 	t.uuid = uuid.NewString()
 	t.setShape(s)
+	if len(src.Generated) > 0 {
+		m.cfg.Log.Info("generated columns are not published and left out", "relation", t.String(), "columns", strings.Join(src.Generated, ", "))
+	}
 	if s.mode == insertOnly {
 		m.cfg.Log.Warn("the table has no usable replica identity: only its inserts can be mirrored", "relation", t.String())
 	}

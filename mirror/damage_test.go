@@ -13,13 +13,19 @@ import (
 // live runs a mirror for one life, from its start until do returns.
 func (b *bank) live(t *testing.T, do func(*Mirror)) {
 	t.Helper()
+	m := b.mirror(t)
+	b.run(t, m, func() { do(m) })
+}
+
+// run is live for a mirror that is made already.
+func (b *bank) run(t *testing.T, m *Mirror, do func()) {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	m := b.mirror(t)
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()
 	opened(t, m)
-	do(m)
+	do()
 	stop()
 	if err := <-ended; err != nil {
 		t.Fatal(err)

@@ -100,8 +100,10 @@ type fakeSource struct {
 	rows      func(oid uint32, at LSN) [][]cell // what a snapshot at an LSN sees
 
 	rewritten map[uint32]int // copies of a table that still end with ErrRewritten
-	slots     int            // made so far
-	catalog   []pgcdc.Table  // what a look shows; nil: tables
+	kept      map[uint32]bool
+	asked     []uint64      // horizons that RowsKept was given
+	slots     int           // made so far
+	catalog   []pgcdc.Table // what a look shows; nil: tables
 	// committed, if set, is the newest LSN that the warehouse holds; only that may be acknowledged.
 	committed func() LSN
 	early     LSN // an acknowledgement above it
@@ -221,6 +223,14 @@ func (s *fakeSource) Look(context.Context) (*pgcdc.Catalog, error) {
 
 // rangeRows is how many rows a block of a table holds that Extents measures.
 const rangeRows = 3
+
+// RowsKept knows what the test says of the table, and remembers the question.
+func (s *fakeSource) RowsKept(_ context.Context, t *pgcdc.Table, since uint64) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, since)
+	return s.kept[t.OID], nil
+}
 
 // Extents says that each block is worth a range of its own.
 func (s *fakeSource) Extents(_ context.Context, tables []*pgcdc.Table) ([]pgcdc.Extent, error) {

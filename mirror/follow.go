@@ -19,6 +19,7 @@ func (m *Mirror) follow(ctx, caller context.Context) error {
 	var begun atomic.Bool
 	connected := false
 	for {
+		first := !connected
 		err := m.connect(ctx, caller, func() { begun.Store(true) })
 		if begun.Swap(false) {
 			connected, wait = true, firstRetry
@@ -34,7 +35,8 @@ func (m *Mirror) follow(ctx, caller context.Context) error {
 			continue
 		}
 		if !pgcdc.IsRetryable(err) {
-			if !connected {
+			// A fork shows itself only when the stream has begun.
+			if !connected || first && errors.Is(err, ErrRefused) {
 				return err
 			}
 			m.cfg.Log.Error("refused", "err", err)
@@ -100,9 +102,16 @@ func (m *Mirror) connect(ctx, caller context.Context, streaming func()) error {
 	if err := m.drain(ctx); err != nil {
 		return err
 	}
+	kept, err := m.rowsKept(ctx, catalog)
+	if err != nil {
+		return err
+	}
+	refusable, refuse := context.WithCancelCause(ctx)
+	defer refuse(nil)
 	if err := m.inTurn(ctx, func() error {
-		m.resolve(catalog)
-		m.looks = append(m.looks, look{catalog, began})
+		m.refuseStream = refuse
+		m.resolve(catalog, kept)
+		m.looks = append(m.looks, look{catalog, kept, began})
 		m.guard.begin(m.lastCommit, slot.ConfirmedFlush)
 		m.binary = binary
 		m.begun = func() {
@@ -114,11 +123,13 @@ func (m *Mirror) connect(ctx, caller context.Context, streaming func()) error {
 	}); err != nil {
 		return err
 	}
-	stream, end := context.WithCancel(ctx)
+	stream, end := context.WithCancel(refusable)
 	defer end()
 	m.endStream.Store(&end)
 	err = m.source.Stream(stream, slot.ConfirmedFlush, binary, m.events)
-	switch {
+	switch cause := context.Cause(refusable); {
+	case errors.Is(cause, ErrRefused):
+		err = cause
 	case err == nil:
 		err = errors.New("the stream ended")
 	case stream.Err() != nil && ctx.Err() == nil:

@@ -1,9 +1,13 @@
 package mirror
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
+
+	"pgmirror/readstate"
 )
 
 // TestForkGuard: a source is taken for ours if, and only if, our newest commit comes again unchanged when it lies above the slot's
@@ -49,5 +53,77 @@ func TestForkGuard(t *testing.T) {
 				t.Errorf("forked: %v, want %v", err, tc.forked)
 			}
 		})
+	}
+}
+
+// TestForkWhileRunning: a source that comes back with another history under a running mirror is refused: the mirror goes on answering
+// with what it holds, status says why, nothing of the other history is applied, and a stop is an ordinary one. The same at the first
+// connection of a life ends it.
+func TestForkWhileRunning(t *testing.T) {
+	b := newBank(6)
+	broken := make(chan struct{})
+	b.source.fault = func(call string) error {
+		if call != "commit" {
+			return nil
+		}
+		select {
+		case <-broken:
+			return nil
+		default:
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.source.end() < 0x9000 {
+			return nil
+		}
+		close(broken) // the server was restored: it has another transaction where we hold one, and new ones
+		b.source.mu.Lock()
+		for _, c := range b.source.wal {
+			c.xid += 1000
+		}
+		b.source.mu.Unlock()
+		return &netError{}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	m := b.mirror(t)
+	m.clock = eagerClock{}
+	m.cfg.CheckpointInterval = time.Hour // what is acknowledged need not come again
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	opened(t, m)
+	b.transfer() // the mirror must hold a commit to see that another one stands in its place
+	if err := m.marks.wait(ctx, b.source.end()); err != nil {
+		t.Fatal(err)
+	}
+	for b.source.end() < 0x9000 {
+		b.transfer()
+	}
+	<-broken
+	b.transfer()
+	for m.shared.get().state != "refused" {
+		select {
+		case err := <-ended:
+			t.Fatalf("the mirror ended with %v", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if reason := m.shared.get().reason; !strings.Contains(reason, "history") {
+		t.Errorf("refused: %s", reason)
+	}
+	st, err := m.Pin(ctx, readstate.PinRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum, rows, err := b.sum(st, "a", "b"); err != nil || sum != bankSum || rows != 2*bankAccounts {
+		t.Errorf("%d in %d rows, %v", sum, rows, err)
+	}
+	if st.LSN >= b.source.end() {
+		t.Errorf("%s of the other history is shown", st.LSN)
+	}
+	st.Release()
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("a stop ended with %v", err)
 	}
 }

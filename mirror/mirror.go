@@ -58,6 +58,8 @@ type Mirror struct {
 	cut          LSN // of the checkpoint in flight; 0 when there is none
 	lastCommit   commitMark
 	guard        forkGuard
+	refuseStream context.CancelCauseFunc // of the present connection
+	refused      bool                    // a fork was seen: what else has arrived is not applied
 	looks        []look
 	catalogLSN   LSN
 	garbage      []garbage
@@ -235,8 +237,24 @@ func (m *Mirror) hand(ctx context.Context, to chan<- *turn, do func() error) err
 	return t.err
 }
 
+// refuse ends the stream because of what came on it: nothing of this connection is applied any more, and follow hears why.
+func (m *Mirror) refuse(err error) error {
+	if m.refuseStream == nil {
+		return err
+	}
+	m.refused = true
+	m.refuseStream(err)
+	return nil
+}
+
 // event takes one element of the stream.
 func (m *Mirror) event(ctx context.Context, ev pgcdc.Event) error {
+	if m.refused {
+		if ev.Transaction != nil {
+			ev.Transaction.Release()
+		}
+		return nil
+	}
 	if begun := m.begun; begun != nil {
 		m.begun = nil
 		begun()
@@ -245,7 +263,7 @@ func (m *Mirror) event(ctx context.Context, ev pgcdc.Event) error {
 	if tx == nil {
 		if ev.WALEnd > m.applied {
 			if err := m.guard.passed(); err != nil {
-				return err
+				return m.refuse(err)
 			}
 			m.applied = ev.WALEnd
 			m.judge()
@@ -255,10 +273,13 @@ func (m *Mirror) event(ctx context.Context, ev pgcdc.Event) error {
 	}
 	defer tx.Release()
 	if tx.EndLSN <= m.applied {
-		return m.guard.again(commitMark{tx.EndLSN, tx.XID, tx.CommitTime}, m.applied)
+		if err := m.guard.again(commitMark{tx.EndLSN, tx.XID, tx.CommitTime}, m.applied); err != nil {
+			return m.refuse(err)
+		}
+		return nil
 	}
 	if err := m.guard.passed(); err != nil {
-		return err
+		return m.refuse(err)
 	}
 	return m.apply(ctx, tx)
 }

@@ -141,13 +141,21 @@ func (m *Mirror) recoverIndexes(ctx context.Context) error {
 		}
 	}
 	var found []*fileIndex
+	otherVersion := 0
 	for _, name := range names {
 		x, err := m.openIndex(filepath.Join(m.cfg.IndexDir, name))
+		if errors.Is(err, globalindex.ErrVersion) {
+			otherVersion++
+			continue
+		}
 		if err != nil {
 			m.cfg.Log.Warn("file index cannot be used", "err", err)
 			continue
 		}
 		found = append(found, x)
+	}
+	if otherVersion > 0 {
+		m.cfg.Log.Info("file indexes were built by another version: rebuilding", "files", otherVersion)
 	}
 	slices.SortStableFunc(found, func(a, b *fileIndex) int { return len(b.index.Header().Files) - len(a.index.Header().Files) })
 	used := map[string]bool{}

@@ -205,13 +205,22 @@ func (rw *rewrite) install(m *Mirror) error {
 		if err := rw.carry(); err != nil {
 			return fmt.Errorf("install %s: %w", rw.out.file.data.Path, err)
 		}
-		t.files = append(t.files, rw.out)
+		if t.failure != nil && rw.out.file.data.MinLSN > t.failure.Good {
+			m.discarded = append(m.discarded, rw.out.file.data.Path) // the table failed meanwhile, and nobody will see these rows
+		} else {
+			t.files = append(t.files, rw.out)
+		}
 		if rw.index != nil {
-			if t.state != stateFailed && rw.out.droppedAt.Load() == 0 {
+			switch {
+			case t.state == stateFailed:
+				m.staleIndexes = append(m.staleIndexes, rw.index.path)
+				rw.out.file.index = ""
+				m.closeIndex(rw.index)
+			case rw.out.droppedAt.Load() != 0:
+				m.closeIndex(rw.index)
+			default:
 				t.indexes = append(t.indexes, rw.index)
 				t.epoch++
-			} else {
-				rw.index.unmap()
 			}
 		}
 	}

@@ -90,14 +90,19 @@ type table struct {
 }
 
 // storageMark is what a look shows of where a table's rows lie and when its columns were last defined. When both parts have
-// changed, the rows were rewritten, perhaps with other values: ALTER … TYPE t USING f(c) with the type that c has leaves no
-// other trace. The first alone is VACUUM FULL, CLUSTER or TRUNCATE, the second alone touched no row.
+// changed, the rows may have been rewritten with other values: ALTER … TYPE t USING f(c) with the type that c has leaves no
+// other trace in the catalogue, so the source is asked about the rows (RowsKept). The first alone is VACUUM FULL, CLUSTER or TRUNCATE, the
+// second alone touched no row.
 type storageMark struct {
 	Relfilenode uint32 `json:"relfilenode"`
 	Attributes  string `json:"attributes"`
+	// Horizon is the look's: it says which rows are older.
+	Horizon uint64 `json:"horizon,omitempty"`
 }
 
-func storageOf(t *pgcdc.Table) storageMark { return storageMark{t.Relfilenode, t.AttributeVersions} }
+func storageOf(t *pgcdc.Table) storageMark {
+	return storageMark{t.Relfilenode, t.AttributeVersions, t.Horizon}
+}
 
 func (s storageMark) rewritten(now storageMark) bool {
 	return s.Relfilenode != now.Relfilenode && s.Attributes != now.Attributes

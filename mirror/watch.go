@@ -14,6 +14,7 @@ import (
 // applied.
 type look struct {
 	catalog *pgcdc.Catalog
+	kept    map[uint32]bool // by OID, of tables that may have been rewritten: the rows are what they were
 	began   time.Time
 }
 
@@ -45,23 +46,51 @@ func (m *Mirror) look(ctx context.Context) error {
 		return err
 	}
 	m.counts.sourceEnd.Store(uint64(c.LSN))
+	kept, err := m.rowsKept(ctx, c)
+	if err != nil {
+		return err
+	}
 	return m.inTurn(ctx, func() error {
-		m.looks = append(m.looks, look{c, began})
+		m.looks = append(m.looks, look{c, kept, began})
 		m.judge()
 		return nil
 	})
 }
 
+// rowsKept asks the source about the rows of the tables that a look shows as perhaps rewritten.
+func (m *Mirror) rowsKept(ctx context.Context, c *pgcdc.Catalog) (map[uint32]bool, error) {
+	since := map[*pgcdc.Table]uint64{}
+	err := m.inTurn(ctx, func() error {
+		for i := range c.Tables {
+			now := &c.Tables[i]
+			if t := m.live(now.OID); t != nil && t.fingerprint == now.Fingerprint && t.storage.rewritten(storageOf(now)) {
+				since[now] = t.storage.Horizon
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	kept := make(map[uint32]bool, len(since))
+	for t, horizon := range since {
+		if kept[t.OID], err = m.source.RowsKept(ctx, t, horizon); err != nil {
+			return nil, err
+		}
+	}
+	return kept, nil
+}
+
 // judge compares each look that HWM has passed with what is known. The applier's turn.
 func (m *Mirror) judge() {
 	for len(m.looks) > 0 && m.looks[0].catalog.LSN <= m.applied {
-		c := m.looks[0].catalog
+		c, kept := m.looks[0].catalog, m.looks[0].kept
 		m.counts.currentAt.Store(m.looks[0].began.UnixNano())
 		m.looks = m.looks[1:]
 		if c.CheckedLSN < m.catalogLSN {
 			continue
 		}
-		m.compare(c)
+		m.compare(c, kept)
 		m.catalogLSN = c.CheckedLSN
 	}
 	// Looks come every catalog_poll; while the stream is behind, only the newest of those still ahead matters.
@@ -78,7 +107,7 @@ const reasonGone = "the table was dropped or taken out of the publication"
 
 // compare looks for what no row event tells: tables whose definition has changed and tables that come are copied, tables that
 // are gone fail.
-func (m *Mirror) compare(c *pgcdc.Catalog) {
+func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]bool) {
 	seen := make(map[uint32]*pgcdc.Table, len(c.Tables))
 	for i := range c.Tables {
 		seen[c.Tables[i].OID] = &c.Tables[i]
@@ -97,7 +126,7 @@ func (m *Mirror) compare(c *pgcdc.Catalog) {
 			m.fail(t, c.LSN, &failure{Reason: now.Unsupported, Remedy: remedyGone, Gone: true})
 		case now.Fingerprint != t.fingerprint:
 			m.outdated(t, t.oid, c.LSN, "the table's definition changed: "+t.changed(now))
-		case t.storage.rewritten(storageOf(now)):
+		case t.storage.rewritten(storageOf(now)) && !kept[t.oid]:
 			m.outdated(t, t.oid, c.LSN, reasonRewritten)
 		default:
 			t.storage = storageOf(now)
@@ -150,7 +179,7 @@ func (t *table) changed(now *pgcdc.Table) string {
 
 // resolve gives recovered tables what only the catalogue knows, and fails those that changed while the mirror was away. The
 // applier's turn, before the stream begins.
-func (m *Mirror) resolve(c *pgcdc.Catalog) {
+func (m *Mirror) resolve(c *pgcdc.Catalog, kept map[uint32]bool) {
 	seen := make(map[uint32]*pgcdc.Table, len(c.Tables))
 	for i := range c.Tables {
 		seen[c.Tables[i].OID] = &c.Tables[i]
@@ -167,7 +196,7 @@ func (m *Mirror) resolve(c *pgcdc.Catalog) {
 			m.fail(t, m.applied, &failure{Reason: now.Unsupported, Remedy: remedyGone, Gone: true})
 		case now.Fingerprint != t.fingerprint:
 			reason = "the table's definition changed while the mirror was stopped: " + t.changed(now)
-		case t.storage.rewritten(storageOf(now)):
+		case t.storage.rewritten(storageOf(now)) && !kept[t.oid]:
 			reason = reasonRewritten + " while the mirror was stopped"
 		default:
 			t.storage = storageOf(now)

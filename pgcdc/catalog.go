@@ -98,7 +98,6 @@ type attributeRow struct {
 	typeMod            int32
 	notNull, dropped   bool
 	generated          byte
-	missing            string // attmissingval when atthasmissing
 	version            string // xmin
 }
 
@@ -125,7 +124,35 @@ func (l *looker) rows(sql string, each func(*rowReader) error) error {
 	return nil
 }
 
+// tables reads the published relations as the mirror sees them.
 func (l *looker) tables(publications []publicationRow) ([]Table, error) {
+	relations, err := l.published(publications)
+	if err != nil || len(relations) == 0 {
+		return nil, err
+	}
+	horizon, err := l.horizon()
+	if err != nil {
+		return nil, err
+	}
+	tables := make([]Table, len(relations))
+	for i, r := range relations {
+		r.table.Horizon = horizon
+		tables[i] = r.table
+	}
+	return tables, nil
+}
+
+// horizon is below every transaction that has not ended for the look's snapshot.
+func (l *looker) horizon() (xid uint64, err error) {
+	err = l.rows("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", func(r *rowReader) error {
+		xid = uint64(r.int(64))
+		return nil
+	})
+	return xid, err
+}
+
+// published reads the published relations, complete, by schema and name.
+func (l *looker) published(publications []publicationRow) ([]*relationRow, error) {
 	relations, err := l.relations(publications)
 	if err != nil || len(relations) == 0 {
 		return nil, err
@@ -147,12 +174,10 @@ func (l *looker) tables(publications []publicationRow) ([]Table, error) {
 		return nil, err
 	}
 	catalog := newTypeCatalog(types)
-	tables := make([]Table, len(relations))
-	for i, r := range relations {
+	for _, r := range relations {
 		r.complete(catalog)
-		tables[i] = r.table
 	}
-	return tables, nil
+	return relations, nil
 }
 
 // relations reads the published relations, by schema and name.
@@ -204,7 +229,7 @@ func attributesSQL(oids []uint32) string {
 	return `SELECT a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, a.attcollation,
 			a.attnotnull AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = a.attrelid AND k.contype = 'n'
 				AND k.conkey = ARRAY[a.attnum] AND NOT k.convalidated),
-			a.attisdropped, a.attgenerated, CASE WHEN a.atthasmissing THEN coalesce(a.attmissingval::text, '') ELSE '-' END, a.xmin,
+			a.attisdropped, a.attgenerated, a.xmin,
 			format_type(a.atttypid, a.atttypmod)
 		FROM pg_attribute a WHERE a.attnum > 0 AND a.attrelid IN (` + joinOIDs(oids) + `) ORDER BY a.attrelid, a.attnum`
 }
@@ -212,7 +237,7 @@ func attributesSQL(oids []uint32) string {
 func readAttribute(r *rowReader) attributeRow {
 	return attributeRow{
 		attNum: int16(r.int(16)), name: r.text(), typeOID: r.oid(), typeMod: int32(r.int(32)), collation: r.oid(),
-		notNull: r.bool(), dropped: r.bool(), generated: r.char(), missing: r.text(), version: r.text(), format: r.text(),
+		notNull: r.bool(), dropped: r.bool(), generated: r.char(), version: r.text(), format: r.text(),
 	}
 }
 

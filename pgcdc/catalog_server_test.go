@@ -16,7 +16,7 @@ import (
 
 var catalogTests = map[string]serverTest{
 	"Identify": catalogIdentify, "Look": catalogLook, "Refusals": catalogRefusals, "Fingerprint": catalogFingerprint,
-	"Rewrite": catalogRewrite, "CreatePublication": catalogCreatePublication,
+	"Rewrite": catalogRewrite, "RowsKept": catalogRowsKept, "CreatePublication": catalogCreatePublication,
 }
 
 // The server is who its own control file says.
@@ -169,7 +169,7 @@ func catalogFingerprint(t *testing.T, p *harness.Postgres) {
 	for _, statement := range []string{
 		"INSERT INTO elsewhere.t2(id, w) VALUES (1000, 1000)", "ANALYZE elsewhere.t2", "VACUUM elsewhere.t2", "VACUUM FREEZE elsewhere.t2",
 		"ALTER TABLE elsewhere.t2 ALTER w SET STATISTICS 50", "GRANT SELECT (w) ON elsewhere.t2 TO PUBLIC", "ALTER TABLE elsewhere.t2 ALTER w SET DEFAULT 1",
-		"ALTER TABLE elsewhere.t2 ALTER v2 SET STORAGE EXTERNAL", "REINDEX TABLE CONCURRENTLY elsewhere.t2", "TRUNCATE elsewhere.t2",
+		"ALTER TABLE elsewhere.t2 ALTER v2 SET STORAGE EXTERNAL", "VACUUM FULL elsewhere.t2", "REINDEX TABLE CONCURRENTLY elsewhere.t2", "TRUNCATE elsewhere.t2",
 	} {
 		r.exec(statement)
 		if fingerprint() != last {
@@ -210,6 +210,73 @@ func catalogRewrite(t *testing.T, p *harness.Postgres) {
 			t.Errorf("%s: relfilenode %d to %d, versions changed %v, fingerprint changed %v", c.statement, before.Relfilenode, after.Relfilenode,
 				before.AttributeVersions != after.AttributeVersions, before.Fingerprint != after.Fingerprint)
 		}
+	}
+}
+
+// Harmless changes of a table's definition beside a VACUUM FULL, CLUSTER or TRUNCATE are told from a rewriting ALTER TABLE, which is never
+// taken for them, whatever came after it.
+func catalogRowsKept(t *testing.T, p *harness.Postgres) {
+	r := newRig(t, p)
+	const rewrite = "ALTER TABLE t ALTER v TYPE int USING v * 2"
+	for name, c := range map[string]struct {
+		statements []string
+		kept       bool
+	}{
+		"set not null, vacuum full":       {[]string{"ALTER TABLE t ALTER v SET NOT NULL", "VACUUM FULL t"}, true},
+		"cluster, drop not null":          {[]string{"CLUSTER t USING t_pkey", "ALTER TABLE t ALTER w DROP NOT NULL"}, true},
+		"statistics, truncate":            {[]string{"ALTER TABLE t ALTER v SET STATISTICS 7", "TRUNCATE t"}, true},
+		"truncate, new rows":              {[]string{"TRUNCATE t", "INSERT INTO t VALUES (1, 1, 1)", "ALTER TABLE t ALTER v SET STATISTICS 7"}, true},
+		"options, vacuum full":            {[]string{"ALTER TABLE t ALTER v SET (n_distinct = 7)", "VACUUM FULL t"}, true},
+		"column grant, vacuum full":       {[]string{"GRANT SELECT (v) ON t TO PUBLIC", "VACUUM FULL t"}, true},
+		"storage, cluster":                {[]string{"ALTER TABLE t ALTER big SET STORAGE MAIN", "CLUSTER t USING t_pkey"}, true},
+		"default of old, vacuum full":     {[]string{"VACUUM FULL t"}, true},
+		"every row changed":               {[]string{"ALTER TABLE t ALTER v SET STATISTICS 7", "VACUUM FULL t", "UPDATE t SET v = v + 1"}, true},
+		"every row rewritten and changed": {[]string{rewrite, "UPDATE t SET v = v + 1"}, true},
+		"rewritten":                       {[]string{rewrite}, false},
+		"rewritten, vacuum full":          {[]string{rewrite, "ALTER TABLE t ALTER v SET NOT NULL", "VACUUM FULL t"}, false},
+		"rewritten, most rows changed":    {[]string{rewrite, "UPDATE t SET v = 3 WHERE id > 1"}, false},
+		"rewritten with new rows":         {[]string{"BEGIN; TRUNCATE t; INSERT INTO t VALUES (1, 1, 1); " + rewrite + "; COMMIT"}, false},
+		"rewritten in a subtransaction":   {[]string{"BEGIN; SAVEPOINT s; " + rewrite + "; RELEASE s; COMMIT", "INSERT INTO t VALUES (1001, 1, 1)"}, false},
+		"rewritten, values out of line":   {[]string{"ALTER TABLE t ALTER big TYPE text USING reverse(big)", "UPDATE t SET v = v + 1"}, false},
+	} {
+		r.exec("DROP TABLE IF EXISTS t", "CREATE TABLE t(id int PRIMARY KEY, v int, w int NOT NULL)", "INSERT INTO t SELECT i, i, i FROM generate_series(1, 100) i",
+			"ALTER TABLE t ADD old int DEFAULT 7", "ALTER TABLE t ADD big text", "ALTER TABLE t ALTER big SET STORAGE EXTERNAL", "DROP PUBLICATION IF EXISTS "+r.name)
+		if strings.Contains(name, "out of line") {
+			r.exec("UPDATE t SET big = (SELECT string_agg(md5(i::text), '') FROM generate_series(1, 300) i) WHERE id = 50")
+		}
+		r.publish("FOR TABLE t")
+		before := r.table("t")
+		r.exec(c.statements...)
+		after := r.table("t")
+		if after.Relfilenode == before.Relfilenode || after.AttributeVersions == before.AttributeVersions || after.Fingerprint != before.Fingerprint {
+			t.Errorf("%s: the look does not show it: %+v, before %+v", name, after, before)
+		}
+		for _, since := range []uint64{before.Horizon, 0} {
+			kept, err := r.open().RowsKept(t.Context(), after, since)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Without a horizon old rows prove nothing, and less is certain.
+			if kept != c.kept && (since != 0 || kept) {
+				t.Errorf("%s, horizon %d: kept is %v", name, since, kept)
+			}
+		}
+	}
+	// A transaction that began before the rewriting one and writes after it is not taken for an old one.
+	r.exec("DROP TABLE t", "CREATE TABLE t(id int PRIMARY KEY, v int)", "CREATE TABLE other(id int)", "INSERT INTO t VALUES (1, 1)", "DROP PUBLICATION "+r.name)
+	r.publish("FOR TABLE t")
+	long := p.Open("postgres", r.name)
+	long.Exec("BEGIN", "INSERT INTO other VALUES (1)")
+	before := r.table("t")
+	r.exec(rewrite)
+	long.Exec("INSERT INTO t VALUES (2, 2)", "COMMIT")
+	after := r.table("t")
+	if kept, err := r.open().RowsKept(t.Context(), after, before.Horizon); kept || err != nil {
+		t.Errorf("a late row of an early transaction: %v, %v", kept, err)
+	}
+	r.exec("DROP TABLE t")
+	if kept, err := r.open().RowsKept(t.Context(), after, before.Horizon); kept || err != nil {
+		t.Errorf("a table that is gone: %v, %v", kept, err)
 	}
 }
 

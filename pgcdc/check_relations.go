@@ -46,31 +46,16 @@ func (r *checkedRelation) unsupportedAside() string {
 
 // readRelations reads the relations as a look does, and more.
 func (f *checkFacts) readRelations(l *looker, found []publicationRow) error {
-	rows, err := l.relations(found)
+	rows, err := l.published(found)
 	if err != nil || len(rows) == 0 {
 		return err
 	}
 	oids := make([]uint32, len(rows))
-	rowOf := make(map[uint32]*relationRow, len(rows))
 	of := make(map[uint32]*checkedRelation, len(rows))
 	for i, row := range rows {
-		oids[i], rowOf[row.table.OID] = row.table.OID, row
+		oids[i] = row.table.OID
 		of[row.table.OID] = &checkedRelation{relationRow: row}
 		f.relations = append(f.relations, of[row.table.OID])
-	}
-	if err := l.attributes(oids, rowOf); err != nil {
-		return err
-	}
-	if err := l.indexes(oids, rowOf); err != nil {
-		return err
-	}
-	types, err := l.types(oids)
-	if err != nil {
-		return err
-	}
-	catalog := newTypeCatalog(types)
-	for _, row := range rows {
-		row.complete(catalog)
 	}
 	return f.readAround(l, found, oids, of)
 }

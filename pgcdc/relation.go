@@ -37,6 +37,8 @@ type Table struct {
 	Persistence byte   // pg_class.relpersistence: 'p', 'u', 't'
 	Identity    Identity
 	Columns     []Column // the published ones, by attnum; generated ones are left out unless published
+	// Generated names the generated columns that are left out.
+	Generated []string
 	// Key holds the indexes into Columns of the primary key, in key order; empty when there is none.
 	Key []int
 	// KeyDeferrable says that the primary key is checked at the end of the statement or of the transaction: inside one, two
@@ -53,9 +55,13 @@ type Table struct {
 	// statistics, storage, grants and the default of rows to come.
 	Fingerprint string
 	// AttributeVersions is equal for two looks exactly if no pg_attribute row of the relation was written in between. When
-	// it and Relfilenode both changed, the rows were rewritten, whatever Fingerprint says (ALTER … TYPE t USING f(c) with
-	// the type that c has); Relfilenode alone is VACUUM FULL or CLUSTER, AttributeVersions alone means nothing.
+	// it and Relfilenode both changed, the rows may have been rewritten, whatever Fingerprint says (ALTER … TYPE t USING f(c) with
+	// the type that c has): RowsKept tells. Relfilenode alone is VACUUM FULL or CLUSTER, AttributeVersions alone means nothing.
 	AttributeVersions string
+	// Horizon is a transaction's number (64 bits): all below it had ended when the look was taken.
+	Horizon uint64
+
+	attributeXIDs []string // that wrote the rows of pg_attribute
 }
 
 // Column is one column of a Table.

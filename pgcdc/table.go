@@ -14,7 +14,11 @@ func (r *relationRow) complete(types *typeCatalog) {
 	t := &r.table
 	position := map[int16]int{} // attnum → index into Columns
 	for _, a := range r.attributes {
-		if a.dropped || a.generated != 0 && !(r.generated && a.generated == 's') {
+		if a.dropped {
+			continue
+		}
+		if a.generated != 0 && !(r.generated && a.generated == 's') {
+			t.Generated = append(t.Generated, a.name)
 			continue
 		}
 		position[a.attNum] = len(t.Columns)
@@ -53,6 +57,9 @@ func (r *relationRow) complete(types *typeCatalog) {
 	}
 	t.Unsupported = r.unsupported(keysPublished)
 	t.Fingerprint, t.AttributeVersions = r.fingerprint(types)
+	for _, a := range r.attributes {
+		t.attributeXIDs = append(t.attributeXIDs, a.version)
+	}
 }
 
 // unsupported is why the table cannot be mirrored yet and what to do, or empty.
@@ -93,8 +100,8 @@ func (r *relationRow) unsupported(keysPublished bool) string {
 }
 
 // fingerprint hashes what gives the table's rows their meaning. Of pg_attribute it takes all rows, those of dropped columns
-// too, but of them not what changes no row and no meaning: nullability, statistics, storage, grants, and whether there is
-// a default for rows to come. versions is the xmin of each of these rows.
+// too, but of them not what changes no row and no meaning: nullability, statistics, storage, grants, whether there is a default for rows
+// to come, and the value that a column added later has in rows of before (VACUUM FULL writes it into the rows). versions is the xmin of each of these rows.
 func (r *relationRow) fingerprint(types *typeCatalog) (contents, versions string) {
 	c, v := hasher{sha256.New()}, hasher{sha256.New()}
 	t := &r.table
@@ -107,7 +114,7 @@ func (r *relationRow) fingerprint(types *typeCatalog) (contents, versions string
 		c.number(uint64(a.typeOID))
 		c.number(uint64(uint32(a.typeMod)))
 		c.number(uint64(a.collation))
-		c.text(a.name, fmt.Sprint(a.dropped), string([]byte{a.generated}), a.missing)
+		c.text(a.name, fmt.Sprint(a.dropped), string([]byte{a.generated}), "-")
 		v.text(a.version)
 		types.enumsOf(a.typeOID, enums)
 	}
