@@ -60,7 +60,7 @@ func (w *world) joined() {
 // TestTableJoinsThePublication: a table that a look shows for the first time is copied while its changes come, is an error until then,
 // and is there after a restart; below the LSN at which it joined it cannot be read.
 func TestTableJoinsThePublication(t *testing.T) {
-	w := quietWorld(t, 3)
+	w := quietWorld(t, 5)
 	ctx := context.Background()
 	def := tableDef(77, "latecomer", 'd', []int{0}, []int{0}, oidInt4, oidText)
 	mt := &modelTable{def: def}
