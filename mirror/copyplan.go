@@ -3,6 +3,7 @@ package mirror
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"sync/atomic"
 
@@ -27,7 +28,7 @@ type copyRange struct {
 	blocks pgcdc.Range
 
 	bytes    int64   // about its share of the table, for progress
-	rowBytes float64 // about the size of a row on the source; 0 when unknown
+	rowBytes float64 // about the size of a row on the source by its statistics; 0 without
 	shown    int64   // bytes that progress counts as done
 }
 
@@ -93,7 +94,11 @@ func (p *copyProgress) begin(total int64) {
 
 // count adds rows of a range that were copied, as far as its size allows.
 func (r *copyRange) count(p *copyProgress, rows int) {
-	more := min(int64(r.rowBytes*float64(rows)), r.bytes-r.shown)
+	rowBytes := r.rowBytes
+	if rowBytes == 0 {
+		rowBytes = math.Float64frombits(r.copy.rowBytes.Load())
+	}
+	more := min(int64(rowBytes*float64(rows)), r.bytes-r.shown)
 	r.shown += more
 	p.done.Add(more)
 }

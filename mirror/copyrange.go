@@ -25,7 +25,7 @@ func (r *copyRange) run(ctx context.Context, m *Mirror, snapshot pgcdc.ExportedS
 		part, err := r.attempt(ctx, m, snapshot)
 		if err == nil {
 			r.settle(&m.copying, true)
-			c.done(m, r.number, part)
+			c.done(m, r, part)
 			return nil
 		}
 		if c.failed() {

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -27,7 +28,9 @@ type tableCopy struct {
 	source *pgcdc.Table
 	at     LSN
 	copied atomic.Int64 // rows so far
-	stop   func()       // ends the table's other ranges when it has failed
+	// rowBytes is about the size of a row on the source, as float64 bits, from the newest range that is done; 0 before.
+	rowBytes atomic.Uint64
+	stop     func() // ends the table's other ranges when it has failed
 
 	mu      sync.Mutex
 	parts   []*table // of the ranges that are done: files, indexes and counts
@@ -106,9 +109,12 @@ func (m *Mirror) copyTables(ctx context.Context, snapshot pgcdc.ExportedSnapshot
 }
 
 // done takes the part of a range that is copied.
-func (c *tableCopy) done(m *Mirror, number int, part *table) {
+func (c *tableCopy) done(m *Mirror, r *copyRange, part *table) {
+	if part.rows > 0 {
+		c.rowBytes.Store(math.Float64bits(float64(r.bytes) / float64(part.rows)))
+	}
 	c.mu.Lock()
-	c.parts[number] = part
+	c.parts[r.number] = part
 	c.pending--
 	last := c.pending == 0
 	c.mu.Unlock()
