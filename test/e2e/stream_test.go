@@ -97,11 +97,12 @@ func TestStreamedTransactions(t *testing.T) {
 	answers(t, m, "select * from own0 order by id", "1|the shape that holds", "2|here too")
 
 	a.Exec("begin", "select caught(10000, 1000)", "commit")
-	b.Exec("begin", "insert into own2 select i % 10, repeat('d', 300) from generate_series(1, 1000) i", "delete from own2 where id = 3 and ctid > '(10,0)'", "truncate own1",
+	b.Exec("begin", "insert into own2 select i % 10, repeat('d', 300) from generate_series(1, 1000) i", "delete from own2 where id = 3 and ctid > '(10,0)'",
 		"insert into own1 select i, repeat('e', 200) from generate_series(1, 600) i", "prepare transaction 'p'")
 	c.Exec("insert into shared values (5001, 'before commit prepared', 1)")
 	answers(t, m, "select (select count(*) from own1), (select count(*) from own2), (select count(*) from shared where id = 5001)", "0|0|1")
-	c.Exec("commit prepared 'p'")
+	c.Exec("commit prepared 'p'", "begin", "insert into own1 select i, repeat('f', 200) from generate_series(1001, 1600) i", "truncate own1",
+		"insert into own1 select i, repeat('g', 200) from generate_series(2001, 2600) i", "commit")
 	alike(t, pg, m, streamedRows)
 	if n := streamedCount(pg); n == "" || n == "0" {
 		t.Fatal("the server streamed nothing")
