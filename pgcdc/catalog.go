@@ -3,6 +3,7 @@ package pgcdc
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -83,11 +84,11 @@ type looker struct {
 
 // relationRow is what the catalogue says of one published relation, beyond Table.
 type relationRow struct {
-	table                        Table
-	partition, readable, secured bool
-	filtered, listed, generated  bool
-	attributes                   []attributeRow
-	indexes                      []indexRow
+	table             Table
+	readable, secured bool
+	published         *published
+	attributes        []attributeRow
+	indexes           []indexRow
 }
 
 // attributeRow is a row of pg_attribute.
@@ -126,7 +127,7 @@ func (l *looker) rows(sql string, each func(*rowReader) error) error {
 
 // tables reads the published relations as the mirror sees them.
 func (l *looker) tables(publications []publicationRow) ([]Table, error) {
-	relations, err := l.published(publications)
+	relations, err := l.complete(publications)
 	if err != nil || len(relations) == 0 {
 		return nil, err
 	}
@@ -151,8 +152,8 @@ func (l *looker) horizon() (xid uint64, err error) {
 	return xid, err
 }
 
-// published reads the published relations, complete, by schema and name.
-func (l *looker) published(publications []publicationRow) ([]*relationRow, error) {
+// complete reads the published relations whole, by schema and name.
+func (l *looker) complete(publications []publicationRow) ([]*relationRow, error) {
 	relations, err := l.relations(publications)
 	if err != nil || len(relations) == 0 {
 		return nil, err
@@ -182,45 +183,41 @@ func (l *looker) published(publications []publicationRow) ([]*relationRow, error
 
 // relations reads the published relations, by schema and name.
 func (l *looker) relations(publications []publicationRow) ([]*relationRow, error) {
-	var names, generating []string
-	for _, p := range publications {
-		names = append(names, p.name)
-		if p.generated {
-			generating = append(generating, p.name)
-		}
+	names := make([]string, len(publications))
+	for i, p := range publications {
+		names[i] = p.name
 	}
-	list := quoteLiterals(names)
-	filters := "false, false" // row filters and column lists came with PostgreSQL 15
-	if l.version >= 15 {
-		filters = `coalesce(bool_or(m.prqual IS NOT NULL), false), coalesce(bool_or(m.prattrs IS NOT NULL), false)`
-	}
-	generated := "false"
-	if len(generating) > 0 {
-		generated = "bool_or(p.pubname IN (" + quoteLiterals(generating) + "))"
-	}
-	sql := `SELECT c.oid, n.nspname, c.relname, c.relfilenode, c.relkind, c.relpersistence, c.relreplident, c.relispartition,
+	sql := `SELECT c.oid, n.nspname, c.relname, c.relfilenode, c.relkind, c.relpersistence, c.relreplident,
 			coalesce(has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE'), false),
-			coalesce(row_security_active(c.oid), false), ` + filters + `, ` + generated + `
-		FROM pg_publication_tables p
-		JOIN pg_namespace n ON n.nspname = p.schemaname
-		JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename
-		JOIN pg_publication b ON b.pubname = p.pubname
-		LEFT JOIN pg_publication_rel m ON m.prpubid = b.oid AND m.prrelid = c.oid
-		WHERE p.pubname IN (` + list + `)
-		GROUP BY c.oid, c.relname, c.relfilenode, c.relkind, c.relpersistence, c.relreplident, c.relispartition, n.oid, n.nspname
+			coalesce(row_security_active(c.oid), false)
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE (n.nspname, c.relname) IN (SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname IN (` + quoteLiterals(names) + `))
 		ORDER BY n.nspname COLLATE "C", c.relname COLLATE "C"`
 	var relations []*relationRow
+	var oids []uint32
 	err := l.rows(sql, func(r *rowReader) error {
-		relations = append(relations, &relationRow{
+		row := &relationRow{
 			table: Table{
 				OID: r.oid(), Schema: r.text(), Name: r.text(), Relfilenode: r.oid(), Kind: r.char(), Persistence: r.char(),
 				Identity: Identity(r.char()),
 			},
-			partition: r.bool(), readable: r.bool(), secured: r.bool(), filtered: r.bool(), listed: r.bool(), generated: r.bool(),
-		})
+			readable: r.bool(), secured: r.bool(),
+		}
+		relations, oids = append(relations, row), append(oids, row.table.OID)
 		return nil
 	})
-	return relations, err
+	if err != nil || len(relations) == 0 {
+		return nil, err
+	}
+	how, err := readPublished(l.ctx, l.conn, names, oids)
+	if err != nil {
+		return nil, err
+	}
+	// The view may be newer than the snapshot: what came into a publication since then comes with the next look.
+	return slices.DeleteFunc(relations, func(r *relationRow) bool {
+		r.published = how[r.table.OID]
+		return len(r.published.by) == 0 || r.published.vanished
+	}), nil
 }
 
 // attributesSQL reads the rows of pg_attribute of some relations. A NOT NULL constraint that was never validated

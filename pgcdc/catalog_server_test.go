@@ -121,7 +121,7 @@ func catalogRefusals(t *testing.T, p *harness.Postgres) {
 		t.Fatal(err)
 	}
 	want := map[string]string{
-		"plain": "", "parted": "partitioned", "part": "partition", "filtered": "row filters", "listed": "column lists", "secured": "BYPASSRLS",
+		"plain": "", "parted": "partitioned", "part": "publish_via_partition_root", "filtered": "", "listed": "", "secured": "BYPASSRLS",
 		"unreadable": `GRANT SELECT ON "public"."unreadable"`, "hidden": "_pgmirror_lsn", "empty": "no published column", "composite": `column "p"`,
 	}
 	for _, table := range catalog.Tables {
@@ -286,14 +286,19 @@ func catalogCreatePublication(t *testing.T, p *harness.Postgres) {
 	r := newRig(t, p, func(c *pgcdc.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	r.exec("CREATE TABLE keyed(id int PRIMARY KEY)", "CREATE TABLE loose(id int)", "INSERT INTO loose VALUES (1)",
 		"CREATE TABLE whole(id int)", "ALTER TABLE whole REPLICA IDENTITY FULL", "CREATE UNLOGGED TABLE quick(id int PRIMARY KEY)",
-		`CREATE TABLE "Mixed Case"(id int PRIMARY KEY)`, "CREATE TABLE parted(id int PRIMARY KEY) PARTITION BY RANGE (id)")
+		`CREATE TABLE "Mixed Case"(id int PRIMARY KEY)`, "CREATE TABLE parted(id int PRIMARY KEY) PARTITION BY RANGE (id)",
+		"CREATE TABLE parted1 PARTITION OF parted FOR VALUES FROM (0) TO (10)", "CREATE TABLE parted2 PARTITION OF parted FOR VALUES FROM (10) TO (20) PARTITION BY RANGE (id)",
+		"CREATE TABLE parted3 PARTITION OF parted2 FOR VALUES FROM (10) TO (20)", "CREATE TABLE split(id int) PARTITION BY RANGE (id)",
+		"CREATE TABLE split1 PARTITION OF split(PRIMARY KEY (id)) FOR VALUES FROM (0) TO (10)", "CREATE TABLE split2 PARTITION OF split FOR VALUES FROM (10) TO (20)",
+		"CREATE TABLE silent(id int PRIMARY KEY) PARTITION BY RANGE (id)", "CREATE TABLE silent1 PARTITION OF silent FOR VALUES FROM (0) TO (10)",
+		"ALTER TABLE silent1 REPLICA IDENTITY NOTHING", "INSERT INTO split VALUES (11)", "INSERT INTO silent VALUES (1)")
 	err := r.CreatePublication(t.Context(), r.name, nil)
 	if err == nil || !strings.Contains(err.Error(), "CREATE PUBLICATION") || pgcdc.IsRetryable(err) {
 		t.Errorf("without the right to: %v", err)
 	}
 	r.cfg.Source = p.URL("postgres", r.name)
 	owner := r.open()
-	for _, table := range []string{"loose", "missing", "parted", "nowhere.keyed"} {
+	for _, table := range []string{"loose", "missing", "split", "silent", "silent1", "nowhere.keyed"} {
 		if err := owner.CreatePublication(t.Context(), r.name, []string{"keyed", table}); err == nil {
 			t.Errorf("%s was published", table)
 		}
@@ -311,13 +316,17 @@ func catalogCreatePublication(t *testing.T, p *harness.Postgres) {
 			t.Fatal(err)
 		}
 	}
-	if got := published(r.name); got != "public.Mixed Case,public.keyed,public.whole" {
+	r.exec("CREATE TABLE parted4 PARTITION OF parted FOR VALUES FROM (20) TO (30)")
+	if got := published(r.name); got != "public.Mixed Case,public.keyed,public.parted1,public.parted3,public.parted4,public.split1,public.whole" {
 		t.Errorf("published %s", got)
 	}
 	if !strings.Contains(log.String(), "loose") {
 		t.Errorf("the log does not tell what was left out: %s", log.String())
 	}
-	r.exec("UPDATE loose SET id = 2", "DELETE FROM loose")
+	r.exec("UPDATE loose SET id = 2", "DELETE FROM loose", "UPDATE split SET id = 12", "UPDATE silent SET id = 2")
+	if err := owner.CreatePublication(t.Context(), "two", []string{"parted", "split1"}); err != nil || published("two") != "public.parted1,public.parted3,public.parted4,public.split1" {
+		t.Errorf("partitions: %v, %s", err, published("two"))
+	}
 	p.Exec("CREATE DATABASE " + r.name + "_bare")
 	r.cfg.Source = p.URL("postgres", r.name+"_bare")
 	if err := r.open().CreatePublication(context.Background(), "p", nil); !errors.Is(err, pgcdc.ErrNothingToPublish) {

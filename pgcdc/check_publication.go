@@ -62,7 +62,7 @@ func (j *judgement) publicationFindings() {
 	for _, name := range j.missing {
 		var tables []string
 		for _, c := range j.candidates {
-			if c.usable && !c.partitioned {
+			if c.usable {
 				tables = append(tables, qualified(c.schema, c.name))
 			}
 		}
@@ -110,7 +110,7 @@ func (j *judgement) remake(name string) (Fix, bool) {
 	var tables []string
 	for _, r := range j.relations {
 		if slices.Contains(r.publications, name) && r.unsupportedAside() == "" && r.identityUsable() {
-			tables = append(tables, r.qualified())
+			tables = append(tables, r.qualified()+r.published.part(name, r.attributes))
 		}
 	}
 	if len(tables) == 0 {
@@ -143,13 +143,15 @@ func (j *judgement) takeOut(r *checkedRelation) Fix {
 	return fix
 }
 
-// publishWhole publishes all rows and columns of a relation wherever a row filter or a column list leaves some out.
+// publishWhole publishes all columns of a relation wherever a column list leaves some out. Row filters stay.
 func publishWhole(r *checkedRelation) Fix {
 	var fix Fix
-	for _, m := range r.members {
-		if m.filtered || m.listed {
-			fix.SQL = append(fix.SQL, fmt.Sprintf("ALTER PUBLICATION %s DROP TABLE ONLY %s;", quoteIdent(m.publication), m.table),
-				fmt.Sprintf("ALTER PUBLICATION %s ADD TABLE ONLY %s;", quoteIdent(m.publication), m.table))
+	for _, b := range r.published.by {
+		if b.listed {
+			b.listed = false
+			all := published{by: []publishedBy{b}}
+			fix.SQL = append(fix.SQL, fmt.Sprintf("ALTER PUBLICATION %s DROP TABLE ONLY %s;", quoteIdent(b.publication), r.qualified()),
+				fmt.Sprintf("ALTER PUBLICATION %s ADD TABLE ONLY %s%s;", quoteIdent(b.publication), r.qualified(), all.part(b.publication, nil)))
 		}
 	}
 	return fix

@@ -10,14 +10,12 @@ type checkedRelation struct {
 	members           []membership
 	usage, selectable bool     // whether the role may use the schema and read the relation
 	dimensions        []string // columns declared with more than one dimension
-	conflicting       bool     // publications list different columns
 }
 
 // membership says that a publication names a relation or one that it is a partition of.
 type membership struct {
-	publication      string
-	table            string // qualified; the relation itself or the one it is a partition of
-	filtered, listed bool
+	publication string
+	table       string // qualified; the relation itself or the one it is a partition of
 }
 
 func (r *checkedRelation) qualified() string { return qualified(r.table.Schema, r.table.Name) }
@@ -29,9 +27,28 @@ func (r *checkedRelation) membersIn(publication string) []membership {
 // identityUsable says whether the server lets updates and deletes through while the relation is published.
 func (r *checkedRelation) identityUsable() bool {
 	t := &r.table
+	if r.leavesOutIdentity() {
+		return false
+	}
 	return t.Identity == IdentityFull || slices.ContainsFunc(r.indexes, func(i indexRow) bool {
 		return i.valid && i.immediate && (i.primary && t.Identity == IdentityDefault || i.identity && t.Identity == IdentityIndex)
 	})
+}
+
+// leavesOutIdentity says that a column list leaves out a column of the replica identity.
+func (r *checkedRelation) leavesOutIdentity() bool {
+	if !r.published.listed() {
+		return false
+	}
+	t := &r.table
+	published, _ := r.published.columns(r.attributes)
+	for _, i := range r.indexes {
+		if (i.primary && t.Identity == IdentityDefault || i.identity && t.Identity == IdentityIndex) &&
+			slices.ContainsFunc(i.keys, func(attNum int16) bool { return !published[attNum] }) {
+			return true
+		}
+	}
+	return t.Identity == IdentityFull && slices.ContainsFunc(r.attributes, func(a attributeRow) bool { return !a.dropped && !published[a.attNum] })
 }
 
 // unsupportedAside is why the mirror refuses the relation, rights and row security aside: those are the role's.
@@ -46,7 +63,7 @@ func (r *checkedRelation) unsupportedAside() string {
 
 // readRelations reads the relations as a look does, and more.
 func (f *checkFacts) readRelations(l *looker, found []publicationRow) error {
-	rows, err := l.published(found)
+	rows, err := l.complete(found)
 	if err != nil || len(rows) == 0 {
 		return err
 	}
@@ -78,11 +95,7 @@ func (f *checkFacts) readAround(l *looker, found []publicationRow, oids []uint32
 			return nil
 		})
 	}
-	lists, filters := "''", "false, false"
-	if l.version >= 15 {
-		lists, filters = "p.attnames::text", "m.prqual IS NOT NULL, m.prattrs IS NOT NULL"
-	}
-	err := each(`SELECT c.oid, p.pubname, `+wholesale(l.version)+`, count(*) OVER (PARTITION BY c.oid, `+lists+`) < count(*) OVER (PARTITION BY c.oid)
+	err := each(`SELECT c.oid, p.pubname, `+wholesale(l.version)+`
 		FROM pg_publication_tables p JOIN pg_namespace n ON n.nspname = p.schemaname JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename
 			JOIN pg_publication b ON b.pubname = p.pubname
 		WHERE p.pubname IN (`+published+`) AND c.oid IN (`+in+`) ORDER BY p.pubname`, func(c *checkedRelation, r *rowReader) {
@@ -90,16 +103,15 @@ func (f *checkFacts) readAround(l *looker, found []publicationRow, oids []uint32
 		if r.bool() {
 			c.wholesale = append(c.wholesale, c.publications[len(c.publications)-1])
 		}
-		c.conflicting = r.bool() || c.conflicting
 	})
 	if err != nil {
 		return err
 	}
-	err = each(`SELECT c.oid, b.pubname, n.nspname, k.relname, `+filters+`
+	err = each(`SELECT c.oid, b.pubname, n.nspname, k.relname
 		FROM pg_class c, LATERAL (SELECT c.oid AS id UNION SELECT relid FROM pg_partition_ancestors(c.oid)) a, pg_publication_rel m, pg_publication b, pg_class k, pg_namespace n
 		WHERE m.prrelid = a.id AND b.oid = m.prpubid AND k.oid = m.prrelid AND n.oid = k.relnamespace
 			AND b.pubname IN (`+published+`) AND c.oid IN (`+in+`) ORDER BY b.pubname, n.nspname, k.relname`, func(c *checkedRelation, r *rowReader) {
-		c.members = append(c.members, membership{r.text(), qualified(r.text(), r.text()), r.bool(), r.bool()})
+		c.members = append(c.members, membership{r.text(), qualified(r.text(), r.text())})
 	})
 	if err != nil {
 		return err

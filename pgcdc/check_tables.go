@@ -48,13 +48,12 @@ func (j *judgement) rights() {
 // refusals are the reasons for which a whole relation cannot be mirrored; it reports whether there is one.
 func (j *judgement) refusals(r *checkedRelation) (refused bool) {
 	object := "table " + r.qualified()
-	const fails = "the table would fail at the start"
 	add := func(f Finding) {
 		j.add(f)
 		refused = true
 	}
-	if r.table.Kind == 'p' || r.partition {
-		j.partitionFinding(r)
+	if r.table.Kind == 'p' || r.published.underRoot {
+		j.rootFinding(r)
 		return true
 	}
 	if r.secured {
@@ -62,35 +61,29 @@ func (j *judgement) refusals(r *checkedRelation) (refused bool) {
 		add(Finding{LevelError, "row_security", object, "row security applies to role " + quoteIdent(j.role),
 			"a copy would leave out the rows that it may not see, while the stream brings them all", fix})
 	}
-	if r.filtered {
-		add(Finding{LevelError, "row_filter", object, "it is published with a row filter", fails + ": row filters are not mirrored yet", publishWhole(r)})
-	}
-	if r.conflicting {
+	if r.conflicting() {
 		add(Finding{LevelError, "column_lists", object, "publications " + strings.Join(r.publications, ", ") + " list different columns of it",
 			"the server ends the stream with an error at the table's first change", publishWhole(r)})
-	} else if r.listed {
-		add(Finding{LevelError, "column_list", object, "it is published with a column list", fails + ": column lists are not mirrored yet", publishWhole(r)})
 	}
 	return refused
 }
 
-// partitionFinding is said once for all partitions that the same fix takes out.
-func (j *judgement) partitionFinding(r *checkedRelation) {
-	fix := j.takeOut(r)
+// rootFinding is said once for each set of publications that send partitions as their root.
+func (j *judgement) rootFinding(r *checkedRelation) {
+	var fix Fix
+	for _, p := range j.publications {
+		if p.root && (slices.Contains(r.publications, p.name) || len(r.membersIn(p.name)) > 0 || p.allTables) {
+			fix.SQL = append(fix.SQL, "ALTER PUBLICATION "+quoteIdent(p.name)+" SET (publish_via_partition_root = false);")
+		}
+	}
 	key := strings.Join(fix.SQL, "\n")
-	if key != "" && j.partitioned[key] {
+	if j.rooted[key] {
 		return
 	}
-	j.partitioned[key] = true
-	object, what := "table "+r.qualified(), "it is partitioned, and sent as one table (publish_via_partition_root)"
-	switch {
-	case r.table.Kind == 'p':
-	case len(r.members) > 0 && r.members[0].table != r.qualified():
-		object, what = "table "+r.members[0].table, "it is partitioned, and sent as its partitions"
-	default:
-		what = "it is a partition"
-	}
-	j.add(Finding{LevelError, "partitioned", object, what, "it would fail at the start: partitioned tables are not mirrored yet", fix})
+	j.rooted[key] = true
+	fix.Advice = "each partition is then a table of the mirror"
+	j.add(Finding{LevelError, "partitioned", "table " + r.qualified(), "its partitions are sent as one table (publish_via_partition_root)",
+		"it would fail at the start: partitioned tables are mirrored by their partitions only", fix})
 }
 
 // columnFindings judges names and types; it reports whether one keeps the table from being mirrored.
@@ -157,7 +150,7 @@ func (j *judgement) identity(r *checkedRelation) {
 			return slices.Contains(r.publications, p.name) && !slices.Contains(p.missing, operation)
 		})
 	}
-	if r.table.Kind == 'p' || r.identityUsable() || !sends("update") && !sends("delete") {
+	if r.table.Kind == 'p' || r.published.underRoot || r.identityUsable() || !sends("update") && !sends("delete") {
 		return
 	}
 	problem, deferrable, primary := "it has no primary key and no other replica identity", false, false
@@ -167,6 +160,8 @@ func (j *judgement) identity(r *checkedRelation) {
 	}
 	fix := Fix{SQL: []string{"ALTER TABLE " + r.qualified() + " REPLICA IDENTITY FULL;"}, Advice: "a primary key is better where there is one to be had: smaller WAL, quicker look-ups"}
 	switch {
+	case r.leavesOutIdentity():
+		problem, fix = "a column list leaves out a column of its replica identity", publishWhole(r)
 	case r.table.Identity == IdentityDefault && deferrable:
 		problem, fix.Advice = "its primary key is deferrable, which is no replica identity", ""
 	case primary && !deferrable:

@@ -26,6 +26,7 @@ func plainRelation(name string, publications ...string) *checkedRelation {
 	r := &checkedRelation{publications: publications, usage: true, selectable: true, relationRow: &relationRow{
 		table:      Table{OID: 1, Schema: "public", Name: name, Kind: 'r', Persistence: 'p', Identity: IdentityDefault},
 		readable:   true,
+		published:  &published{by: []publishedBy{{publication: publications[0], insert: true, update: true, delete: true}}},
 		attributes: []attributeRow{{attNum: 1, name: "id", typeOID: 23, typeMod: -1, format: "integer", notNull: true}},
 		indexes:    []indexRow{{primary: true, immediate: true, valid: true, keys: []int16{1}}},
 	}}

@@ -9,9 +9,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Copy sends every row of a table that the exported snapshot sees, in binary where the type allows it, else as the text of
-// the type's output function. The tuple is lent until row returns; an error of row ends the copy and is wrapped. It ends with
-// ErrRewritten when the relation's storage or columns are no longer the snapshot's or no longer those of table. Copies
+// Copy sends every row of a table that the exported snapshot sees and that the publications' row filters let through, in binary where the
+// type allows it, else as the text of the type's output function. The tuple is lent until row returns; an error of row ends the copy and is wrapped. It ends with
+// ErrRewritten when the relation's storage or columns are no longer the snapshot's or no longer those of table, or when it was published in
+// another way at the snapshot than when table was looked at: what the stream brings would not fit the copy. Copies
 // of several tables may run at once, each on a connection of its own.
 func (s *Source) Copy(ctx context.Context, snapshot ExportedSnapshot, table *Table, row func(Tuple) error) error {
 	if err := s.copyTable(ctx, snapshot, table, "", row); err != nil {
@@ -44,10 +45,11 @@ func (s *Source) copyOver(ctx context.Context, cfg *pgconn.Config, snapshot Expo
 	if err != nil {
 		return err
 	}
-	if err := s.checkUnchanged(ctx, conn, table); err != nil {
+	published, err := s.checkUnchanged(ctx, conn, table)
+	if err != nil {
 		return err
 	}
-	statement, formats := copyStatement(table, where)
+	statement, formats := copyStatement(table, published.condition(), where)
 	parser := newCopyParser(formats, row)
 	if _, err := conn.CopyTo(ctx, parser, statement); err != nil {
 		if ctx.Err() != nil {
@@ -70,27 +72,36 @@ func useSnapshot(ctx context.Context, conn *pgconn.PgConn, snapshot ExportedSnap
 
 // checkUnchanged compares the locked table as the snapshot sees it with what it is now. A relation rewritten after the
 // snapshot reads as empty under it, without any error; https://www.postgresql.org/docs/current/mvcc-caveats.html. The
-// columns of now are read on another connection, since ours sees the catalogue of the snapshot.
-func (s *Source) checkUnchanged(ctx context.Context, conn *pgconn.PgConn, table *Table) error {
+// columns of now are read on another connection, since ours sees the catalogue of the snapshot. It returns how the table is published for the
+// snapshot; the filters' text has the names of now, as the COPY must.
+func (s *Source) checkUnchanged(ctx context.Context, conn *pgconn.PgConn, table *Table) (*published, error) {
 	rows, err := query(ctx, conn, fmt.Sprintf("SELECT relfilenode, coalesce(pg_relation_filenode(oid), 0), %s::regclass::oid = oid FROM pg_class WHERE oid = %d",
 		quoteLiteral(qualified(table.Schema, table.Name)), table.OID))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(rows) == 0 {
-		return fmt.Errorf("%w (the snapshot does not have it)", ErrRewritten)
+		return nil, fmt.Errorf("%w (the snapshot does not have it)", ErrRewritten)
 	}
 	r := rowReader{row: rows[0]}
 	then, now, same := r.oid(), r.oid(), r.bool()
 	if r.err != nil {
-		return r.err
+		return nil, r.err
 	}
 	if !same || then != now {
-		return fmt.Errorf("%w (its storage is another)", ErrRewritten)
+		return nil, fmt.Errorf("%w (its storage is another)", ErrRewritten)
+	}
+	how, err := readPublished(ctx, conn, s.cfg.Publications, []uint32{table.OID})
+	if err != nil {
+		return nil, err
+	}
+	published := how[table.OID]
+	if published.identity != table.published || published.vanished {
+		return nil, fmt.Errorf("%w (it is published in another way)", ErrRewritten)
 	}
 	seen, err := readShape(ctx, conn, table.OID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var current []attributeRow
 	err = s.idle.with(ctx, func(other *pgconn.PgConn) (err error) {
@@ -98,12 +109,12 @@ func (s *Source) checkUnchanged(ctx context.Context, conn *pgconn.PgConn, table 
 		return err
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if !slices.Equal(seen, current) || !shapeFits(table, current) {
-		return fmt.Errorf("%w (its columns are others)", ErrRewritten)
+	if columns, _ := published.columns(current); !slices.Equal(seen, current) || !shapeFits(table, current, columns) {
+		return nil, fmt.Errorf("%w (its columns are others)", ErrRewritten)
 	}
-	return nil
+	return published, nil
 }
 
 // readShape reads the columns of a table, without what says nothing of rows that exist.
@@ -126,30 +137,28 @@ func readShape(ctx context.Context, conn *pgconn.PgConn, oid uint32) ([]attribut
 	return shape, nil
 }
 
-// shapeFits says whether the table has exactly the columns that Look found.
-func shapeFits(table *Table, shape []attributeRow) bool {
+// shapeFits says whether exactly the columns that Look found are published.
+func shapeFits(table *Table, shape []attributeRow, published map[int16]bool) bool {
 	columns := table.Columns
 	for _, a := range shape {
-		if a.dropped {
+		if !published[a.attNum] {
 			continue
 		}
-		if len(columns) > 0 && columns[0].AttNum == a.attNum {
-			c := columns[0]
-			if c.Name != a.name || c.Type.OID != a.typeOID || c.Type.Mod != a.typeMod {
-				return false
-			}
-			columns = columns[1:]
-		} else if a.generated == 0 {
+		if len(columns) == 0 {
 			return false
 		}
+		if c := columns[0]; c.AttNum != a.attNum || c.Name != a.name || c.Type.OID != a.typeOID || c.Type.Mod != a.typeMod {
+			return false
+		}
+		columns = columns[1:]
 	}
 	return len(columns) == 0
 }
 
-// copyStatement makes the COPY of a table and says in which format each column comes. IS DISTINCT FROM NULL, because a
+// copyStatement makes the COPY of a table's rows that meet all conditions (an empty one is none) and says in which format each column comes. IS DISTINCT FROM NULL, because a
 // composite value of NULLs IS NULL without being it; format's %s is the type's output function, which a cast to text is
 // not always (a char(n) cast to text loses its blanks).
-func copyStatement(table *Table, where string) (string, []Format) {
+func copyStatement(table *Table, conditions ...string) (string, []Format) {
 	var list strings.Builder
 	formats := make([]Format, len(table.Columns))
 	for i, c := range table.Columns {
@@ -165,8 +174,9 @@ func copyStatement(table *Table, where string) (string, []Format) {
 		formats[i] = FormatText
 		fmt.Fprintf(&list, "CASE WHEN %s IS DISTINCT FROM NULL THEN pg_catalog.format('%%s', %s) END", name, name)
 	}
-	if where != "" {
-		where = " WHERE " + where
+	where := ""
+	if conditions = slices.DeleteFunc(conditions, func(c string) bool { return c == "" }); len(conditions) > 0 {
+		where = " WHERE " + strings.Join(conditions, " AND ")
 	}
 	return "COPY (SELECT " + list.String() + " FROM ONLY " + qualified(table.Schema, table.Name) + where + ") TO STDOUT (FORMAT binary)", formats
 }

@@ -70,6 +70,9 @@ func (s *Source) CopyRange(ctx context.Context, snapshot ExportedSnapshot, table
 	cfg := s.plain.Copy()
 	cfg.RuntimeParams["enable_seqscan"] = "off"
 	cfg.RuntimeParams["enable_tidscan"] = "on"
+	cfg.RuntimeParams["enable_indexscan"] = "off" // a row filter may have an index
+	cfg.RuntimeParams["enable_indexonlyscan"] = "off"
+	cfg.RuntimeParams["enable_bitmapscan"] = "off"
 	cfg.RuntimeParams["max_parallel_workers_per_gather"] = "0"
 	if err := s.copyOver(ctx, cfg, snapshot, table, part.condition(), row); err != nil {
 		return fmt.Errorf("copy %s from block %d on: %w", qualified(table.Schema, table.Name), part.From, err)

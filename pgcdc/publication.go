@@ -76,8 +76,7 @@ func (s *Source) publicationNames() string {
 type candidate struct {
 	oid          uint32
 	schema, name string
-	usable       bool // has an identity with which updates and deletes go on working once it is published
-	partitioned  bool
+	usable       bool // has an identity with which updates and deletes go on working once it is published, and so do all its partitions
 }
 
 // identityUsable is SQL for what the server demands of a published table before it lets an update or delete through
@@ -133,10 +132,7 @@ func (s *Source) choose(candidates []candidate, asked bool) ([]string, error) {
 	for _, c := range candidates {
 		table := qualified(c.schema, c.name)
 		reason := ""
-		switch {
-		case c.partitioned:
-			reason = "partitioned tables are not mirrored yet"
-		case !c.usable:
+		if !c.usable {
 			reason = "it has no usable identity, so that its updates and deletes would fail once it is published; " +
 				"add a primary key or run ALTER TABLE " + table + " REPLICA IDENTITY FULL"
 		}
@@ -158,9 +154,17 @@ func (s *Source) choose(candidates []candidate, asked bool) ([]string, error) {
 	return published, nil
 }
 
-// allCandidates are the permanent tables outside of system schemas.
+// allCandidates are the permanent tables outside of system schemas. A partitioned table stands for its partitions, those to come
+// included; where one of them has no usable identity, the partitions stand for themselves.
 func allCandidates(ctx context.Context, conn *pgconn.PgConn) ([]candidate, error) {
-	return readCandidates(ctx, conn, `c.relpersistence = 'p' AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'`)
+	return readCandidates(ctx, conn, `c.relpersistence = 'p' AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' AND CASE
+		WHEN c.relkind = 'p' THEN NOT c.relispartition AND `+partitionsUsable("c.oid")+`
+		ELSE NOT c.relispartition OR NOT `+partitionsUsable("pg_partition_root(c.oid)")+` END`)
+}
+
+// partitionsUsable is SQL for whether all of a partitioned table's levels have an identity that lets updates and deletes through.
+func partitionsUsable(root string) string {
+	return `NOT EXISTS (SELECT FROM pg_partition_tree(` + root + `) t JOIN pg_class c ON c.oid = t.relid WHERE NOT ` + identityUsable + `)`
 }
 
 // listedCandidates resolves names as a session with the role's own search path would.
@@ -193,7 +197,7 @@ func listedCandidates(ctx context.Context, conn *pgconn.PgConn, tables []string)
 }
 
 func readCandidates(ctx context.Context, conn *pgconn.PgConn, condition string) ([]candidate, error) {
-	rows, err := query(ctx, conn, `SELECT c.oid, n.nspname, c.relname, `+identityUsable+`, c.relkind = 'p' OR c.relispartition
+	rows, err := query(ctx, conn, `SELECT c.oid, n.nspname, c.relname, CASE c.relkind WHEN 'p' THEN `+partitionsUsable("c.oid")+` ELSE `+identityUsable+` END
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE c.relkind IN ('r', 'p') AND `+condition+` ORDER BY n.nspname, c.relname`)
 	if err != nil {
@@ -202,7 +206,7 @@ func readCandidates(ctx context.Context, conn *pgconn.PgConn, condition string) 
 	var candidates []candidate
 	for _, row := range rows {
 		r := rowReader{row: row}
-		candidates = append(candidates, candidate{oid: r.oid(), schema: r.text(), name: r.text(), usable: r.bool(), partitioned: r.bool()})
+		candidates = append(candidates, candidate{oid: r.oid(), schema: r.text(), name: r.text(), usable: r.bool()})
 		if r.err != nil {
 			return nil, r.err
 		}

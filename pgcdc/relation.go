@@ -36,10 +36,10 @@ type Table struct {
 	Kind        byte   // pg_class.relkind: 'r' table, 'p' partitioned
 	Persistence byte   // pg_class.relpersistence: 'p', 'u', 't'
 	Identity    Identity
-	Columns     []Column // the published ones, by attnum; generated ones are left out unless published
+	Columns     []Column // the published ones, by attnum: without what a column list leaves out, and generated ones only if published
 	// Generated names the generated columns that are left out.
 	Generated []string
-	// Key holds the indexes into Columns of the primary key, in key order; empty when there is none.
+	// Key holds the indexes into Columns of the primary key, in key order; empty when there is none or a column list leaves a column of it out.
 	Key []int
 	// KeyDeferrable says that the primary key is checked at the end of the statement or of the transaction: inside one, two
 	// rows may have it, so it finds no row.
@@ -47,12 +47,12 @@ type Table struct {
 	// IdentityKey holds the indexes into Columns that name the old row in the stream: the primary key's for
 	// IdentityDefault, the index's for IdentityIndex, all for IdentityFull, none otherwise.
 	IdentityKey []int
-	// Unsupported is why this table cannot be mirrored yet (partitioned, row filter, column list, row security, …) and
-	// what to do; empty when it can.
+	// Unsupported is why this table cannot be mirrored yet (partitioned, row security, a type, …) and what to do; empty when it can.
 	Unsupported string
-	// Fingerprint is equal for two looks exactly if oid, name, persistence, identity, what every pg_attribute row says of
-	// the rows, and every enum label of the column types are. Relfilenode is not part of it, nor are nullability,
-	// statistics, storage, grants and the default of rows to come.
+	// Fingerprint is equal for two looks exactly if oid, name, persistence, identity, what the pg_attribute row of every column that no list
+	// leaves out says of the rows, and every enum label of the column types are, and if the table was published in one and the same way all
+	// the time between them, row filter and column list included: taken out and put back it has another one. Relfilenode is not part of it, nor
+	// are nullability, statistics, storage, grants and the default of rows to come.
 	Fingerprint string
 	// AttributeVersions is equal for two looks exactly if no pg_attribute row of the relation was written in between. When
 	// it and Relfilenode both changed, the rows may have been rewritten, whatever Fingerprint says (ALTER … TYPE t USING f(c) with
@@ -62,6 +62,7 @@ type Table struct {
 	Horizon uint64
 
 	attributeXIDs []string // that wrote the rows of pg_attribute
+	published     string   // published.identity
 }
 
 // Column is one column of a Table.

@@ -12,13 +12,15 @@ import (
 // complete fills in the table's columns, keys, fingerprint and the reason why it cannot be mirrored, if there is one.
 func (r *relationRow) complete(types *typeCatalog) {
 	t := &r.table
-	position := map[int16]int{} // attnum → index into Columns
+	published, _ := r.published.columns(r.attributes)
+	position := map[int16]int{}   // attnum → index into Columns
+	generated := map[int16]bool{} // those that are left out
 	for _, a := range r.attributes {
-		if a.dropped {
-			continue
-		}
-		if a.generated != 0 && !(r.generated && a.generated == 's') {
-			t.Generated = append(t.Generated, a.name)
+		if !published[a.attNum] {
+			if a.generated != 0 {
+				t.Generated = append(t.Generated, a.name)
+				generated[a.attNum] = true
+			}
 			continue
 		}
 		position[a.attNum] = len(t.Columns)
@@ -31,7 +33,8 @@ func (r *relationRow) complete(types *typeCatalog) {
 		for _, attNum := range index.keys {
 			i, ok := position[attNum]
 			if !ok {
-				keysPublished = false
+				// While a column list leaves it out, the server refuses updates and deletes.
+				keysPublished = keysPublished && !generated[attNum]
 				return nil
 			}
 			columns = append(columns, i)
@@ -56,10 +59,17 @@ func (r *relationRow) complete(types *typeCatalog) {
 		}
 	}
 	t.Unsupported = r.unsupported(keysPublished)
-	t.Fingerprint, t.AttributeVersions = r.fingerprint(types)
+	t.Fingerprint, t.AttributeVersions = r.fingerprint(types, published)
+	t.published = r.published.identity
 	for _, a := range r.attributes {
 		t.attributeXIDs = append(t.attributeXIDs, a.version)
 	}
+}
+
+// conflicting says that publications list different columns.
+func (r *relationRow) conflicting() bool {
+	_, agreed := r.published.columns(r.attributes)
+	return !agreed
 }
 
 // unsupported is why the table cannot be mirrored yet and what to do, or empty.
@@ -68,19 +78,17 @@ func (r *relationRow) unsupported(keysPublished bool) string {
 	name := qualified(t.Schema, t.Name)
 	switch {
 	case t.Kind == 'p':
-		return "partitioned tables are not mirrored yet; take it out of the publication"
-	case r.partition:
-		return "partitions are not mirrored yet; take it out of the publication"
+		return "partitioned tables are not mirrored yet as one table; run ALTER PUBLICATION … SET (publish_via_partition_root = false) to mirror its partitions"
+	case r.published.underRoot:
+		return "its changes are sent as those of a partitioned table, which are not mirrored yet; run ALTER PUBLICATION … SET (publish_via_partition_root = false)"
 	case t.Kind != 'r':
 		return fmt.Sprintf("relations of kind %q are not mirrored; take it out of the publication", t.Kind)
 	case t.Persistence != 'p':
 		return "only permanent tables are in the WAL; run ALTER TABLE " + name + " SET LOGGED"
 	case !r.readable:
 		return "the role may not read it; run GRANT USAGE ON SCHEMA " + quoteIdent(t.Schema) + " and GRANT SELECT ON " + name + " to it"
-	case r.filtered:
-		return "row filters are not mirrored yet; publish the table without WHERE"
-	case r.listed:
-		return "column lists are not mirrored yet; publish the table without one"
+	case r.conflicting():
+		return "publications list different columns of it, which ends the stream at its first change; list the same ones in all"
 	case r.secured:
 		return "row security hides rows from the role; give it BYPASSRLS"
 	case len(t.Columns) == 0:
@@ -99,25 +107,29 @@ func (r *relationRow) unsupported(keysPublished bool) string {
 	return ""
 }
 
-// fingerprint hashes what gives the table's rows their meaning. Of pg_attribute it takes all rows, those of dropped columns
-// too, but of them not what changes no row and no meaning: nullability, statistics, storage, grants, whether there is a default for rows
+// fingerprint hashes what gives the table's rows their meaning, and how they are published. Of pg_attribute it takes all rows, those of dropped
+// columns too, except those that a column list leaves out, but of them not what changes no row and no meaning: nullability, statistics, storage, grants, whether there is a default for rows
 // to come, and the value that a column added later has in rows of before (VACUUM FULL writes it into the rows). versions is the xmin of each of these rows.
-func (r *relationRow) fingerprint(types *typeCatalog) (contents, versions string) {
+func (r *relationRow) fingerprint(types *typeCatalog, published map[int16]bool) (contents, versions string) {
 	c, v := hasher{sha256.New()}, hasher{sha256.New()}
 	t := &r.table
 	c.number(uint64(t.OID))
 	c.text(t.Schema, t.Name, string([]byte{t.Persistence, t.Kind, byte(t.Identity)}))
 	enums := map[uint32]bool{}
-	c.number(uint64(len(r.attributes)))
+	c.text(r.published.identity)
 	for _, a := range r.attributes {
+		v.text(a.version)
+		if r.published.listed() && !published[a.attNum] {
+			continue
+		}
 		c.number(uint64(a.attNum))
 		c.number(uint64(a.typeOID))
 		c.number(uint64(uint32(a.typeMod)))
 		c.number(uint64(a.collation))
 		c.text(a.name, fmt.Sprint(a.dropped), string([]byte{a.generated}), "-")
-		v.text(a.version)
 		types.enumsOf(a.typeOID, enums)
 	}
+	c.number(0) // no attnum: the end of the columns
 	c.number(uint64(len(r.indexes)))
 	for _, index := range r.indexes {
 		c.text(fmt.Sprint(index))

@@ -1,0 +1,220 @@
+package pgcdc
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// published is how the configured publications publish one relation. pgoutput sends a change when any of them does
+// (get_rel_sync_entry in PostgreSQL's pgoutput.c).
+type published struct {
+	by []publishedBy // in the order of the publications' names
+	// identity names every row of the catalogue by which the relation is published, and the version of each that can be changed. It is
+	// equal at two times exactly if, as far as these rows tell, the relation was published in one and the same way all the time
+	// between: whoever takes a table out and puts it back makes another row.
+	identity string
+	// underRoot says that its changes are sent as those of a partitioned table that it belongs to.
+	underRoot bool
+	// vanished says that the relation was dropped after the snapshot, so that its filters have no text.
+	vanished bool
+}
+
+// publishedBy is one publication's part.
+type publishedBy struct {
+	publication    string
+	insert, update bool   // operations that it publishes
+	delete         bool   //
+	generated      bool   // stored generated columns too
+	whole          bool   // with all tables or with its schema: without filter or list
+	filter         string // an SQL condition; empty when there is none
+	columns        []int16
+	listed         bool // only columns are published
+}
+
+// publishedRow is one row of the catalogue that publishes a relation, or a partitioned table that it belongs to.
+type publishedRow struct {
+	publishedBy
+	above             bool // it is of a partitioned table above, or of that one's schema
+	wholesale         bool
+	viaRoot           bool
+	filtered          bool
+	version, identity string
+}
+
+// publishedSQL reads these rows. Everything comes from tables of the catalogue, as one snapshot sees it; only the text of a filter has the
+// names of now. A publication's own row has a version, because ALTER PUBLICATION … SET writes it; rows of pg_publication_rel and
+// pg_publication_namespace are never written again, not even for another filter: they are replaced. A partition belongs to what is above it by
+// pg_inherits, a table to its schema by pg_depend; both of their rows can be written again.
+func publishedSQL(version int, publications []string, oids []uint32) string {
+	tables := "SELECT 'table', m.prpubid, m.oid, false, NULL::text, NULL::text FROM pg_publication_rel m WHERE m.prrelid = up.member"
+	if version >= 15 { // row filters, column lists and publications of schemas came with PostgreSQL 15
+		tables = `SELECT 'table', m.prpubid, m.oid, m.prqual IS NOT NULL, pg_get_expr(m.prqual, m.prrelid), array_to_string(m.prattrs::int2[], ' ')
+				FROM pg_publication_rel m WHERE m.prrelid = up.member
+			UNION ALL SELECT 'schema', s.pnpubid, s.oid, false, NULL, NULL FROM pg_publication_namespace s WHERE s.pnnspid = up.schema`
+	}
+	generated := "false"
+	if version >= 18 {
+		generated = "b.pubgencols = 's'"
+	}
+	return `WITH RECURSIVE up(leaf, member, schema, partition, path) AS (
+			SELECT c.oid, c.oid, c.relnamespace, c.relispartition, '' FROM pg_class c WHERE c.oid IN (` + joinOIDs(oids) + `)
+			UNION ALL
+			SELECT up.leaf, p.oid, p.relnamespace, p.relispartition, up.path || i.inhparent || '@' || i.xmin || ' '
+			FROM up JOIN pg_inherits i ON up.partition AND i.inhrelid = up.member JOIN pg_class p ON p.oid = i.inhparent
+		)
+		SELECT up.leaf, b.pubname, b.pubinsert, b.pubupdate, b.pubdelete, ` + generated + `, b.pubviaroot, up.member <> up.leaf, m.kind <> 'table',
+			m.filtered, m.filter, m.columns IS NOT NULL, m.columns,
+			concat_ws(' ', m.kind, m.id, up.path, CASE WHEN m.kind = 'schema' THEN (SELECT string_agg(d.xmin::text, ' ') FROM pg_depend d
+				WHERE d.classid = 'pg_class'::regclass AND d.objid = up.member AND d.objsubid = 0 AND d.refclassid = 'pg_namespace'::regclass) END),
+			b.oid || '@' || b.xmin
+		FROM up, LATERAL (` + tables + ` UNION ALL
+			SELECT 'all', a.oid, a.oid, false, NULL, NULL FROM pg_publication a WHERE a.puballtables) m(kind, publication, id, filtered, filter, columns)
+		JOIN pg_publication b ON b.oid = m.publication
+		WHERE b.pubname IN (` + quoteLiterals(publications) + `) ORDER BY up.leaf, b.pubname COLLATE "C", up.member <> up.leaf, m.kind, m.id`
+}
+
+// readPublished reads how relations are published now, or as the snapshot of the connection's transaction sees it.
+func readPublished(ctx context.Context, conn *pgconn.PgConn, publications []string, oids []uint32) (map[uint32]*published, error) {
+	rows, err := query(ctx, conn, publishedSQL(majorVersion(conn.ParameterStatus("server_version")), publications, oids))
+	if err != nil {
+		return nil, err
+	}
+	found := map[uint32][]publishedRow{}
+	for _, row := range rows {
+		r := rowReader{row: row}
+		oid := r.oid()
+		p := publishedRow{publishedBy: publishedBy{
+			publication: r.text(), insert: r.bool(), update: r.bool(), delete: r.bool(), generated: r.bool(),
+		}, viaRoot: r.bool(), above: r.bool(), wholesale: r.bool(), filtered: r.bool()}
+		p.filter, p.listed = r.text(), r.bool()
+		for _, text := range strings.Fields(r.text()) {
+			attNum, err := strconv.ParseInt(text, 10, 16)
+			if err != nil {
+				return nil, malformedf("a column list that is none")
+			}
+			p.columns = append(p.columns, int16(attNum))
+		}
+		p.identity, p.version = r.text(), r.text()
+		if r.err != nil {
+			return nil, r.err
+		}
+		found[oid] = append(found[oid], p)
+	}
+	of := make(map[uint32]*published, len(oids))
+	for _, oid := range oids {
+		of[oid] = newPublished(found[oid])
+	}
+	return of, nil
+}
+
+// newPublished puts the rows of one relation together, each publication's into one. A partition's filter and list are those that name itself:
+// those of a table above it hold only for changes that are sent as that table's.
+func newPublished(rows []publishedRow) *published {
+	p := &published{}
+	h := hasher{sha256.New()}
+	for _, r := range rows {
+		h.text(r.version, r.identity)
+		if r.filtered && r.filter == "" {
+			p.vanished = true
+		}
+		p.underRoot = p.underRoot || r.above && r.viaRoot
+		last := len(p.by) - 1
+		if last < 0 || p.by[last].publication != r.publication {
+			p.by = append(p.by, publishedBy{
+				publication: r.publication, insert: r.insert, update: r.update, delete: r.delete, generated: r.generated,
+			})
+			last++
+		}
+		switch by := &p.by[last]; {
+		case r.above:
+		case r.wholesale:
+			by.whole, by.filter, by.columns, by.listed = true, "", nil, false
+		case !by.whole:
+			by.filter, by.columns, by.listed = r.filter, r.columns, r.listed
+		}
+	}
+	p.identity = h.sum()
+	return p
+}
+
+// condition selects the rows that the relation's copy must have: those that an insert would bring. Where no publication publishes inserts,
+// those that an update would, then those that a delete would. Rows that several publications publish need pass one of the filters; one publication
+// without a filter publishes all. It is empty when all rows are.
+func (p *published) condition() string {
+	for _, publishes := range []func(*publishedBy) bool{
+		func(b *publishedBy) bool { return b.insert }, func(b *publishedBy) bool { return b.update }, func(b *publishedBy) bool { return b.delete },
+	} {
+		var filters []string
+		for i := range p.by {
+			b := &p.by[i]
+			if !publishes(b) {
+				continue
+			}
+			if b.filter == "" {
+				return ""
+			}
+			if filter := "(" + b.filter + ")"; !slices.Contains(filters, filter) {
+				filters = append(filters, filter)
+			}
+		}
+		if len(filters) > 0 {
+			return "(" + strings.Join(filters, " OR ") + ")"
+		}
+	}
+	return ""
+}
+
+// columns says which columns are published, by attnum. It reports false when publications differ in that: the server then ends the stream with
+// an error at the table's first change.
+func (p *published) columns(attributes []attributeRow) (set map[int16]bool, agreed bool) {
+	agreed = true
+	for i := range p.by {
+		b := &p.by[i]
+		own := map[int16]bool{}
+		for _, a := range attributes {
+			// A list may name stored generated columns from PostgreSQL 18 on; virtual ones are never published.
+			if !a.dropped && (b.listed && slices.Contains(b.columns, a.attNum) || !b.listed && (a.generated == 0 || b.generated && a.generated == 's')) {
+				own[a.attNum] = true
+			}
+		}
+		if set == nil {
+			set = own
+		}
+		agreed = agreed && maps.Equal(set, own)
+	}
+	return set, agreed
+}
+
+// listed says that a publication publishes only some columns on purpose.
+func (p *published) listed() bool {
+	return slices.ContainsFunc(p.by, func(b publishedBy) bool { return b.listed })
+}
+
+// part is what a publication publishes of the relation, as it stands behind a table's name in CREATE PUBLICATION.
+func (p *published) part(publication string, attributes []attributeRow) string {
+	i, found := slices.BinarySearchFunc(p.by, publication, func(b publishedBy, name string) int { return cmp.Compare(b.publication, name) })
+	if !found {
+		return ""
+	}
+	part := ""
+	if p.by[i].listed {
+		var names []string
+		for _, a := range attributes {
+			if slices.Contains(p.by[i].columns, a.attNum) {
+				names = append(names, quoteIdent(a.name))
+			}
+		}
+		part = " (" + strings.Join(names, ", ") + ")"
+	}
+	if p.by[i].filter != "" {
+		part += " WHERE (" + p.by[i].filter + ")"
+	}
+	return part
+}
