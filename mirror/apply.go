@@ -267,7 +267,9 @@ func (m *Mirror) freeze(t *table, lsn LSN, f *failure) {
 	for _, x := range t.indexes {
 		m.staleIndexes = append(m.staleIndexes, x.path)
 		for _, s := range x.segments {
-			s.file.index = ""
+			if s != nil {
+				s.file.index = ""
+			}
 		}
 	}
 	m.closeIndexes(t)

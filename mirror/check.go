@@ -36,6 +36,9 @@ func (t *table) check(m *Mirror) error {
 	covered := map[*segment]*fileIndex{}
 	for _, x := range t.indexes {
 		for ordinal, s := range x.segments {
+			if s == nil {
+				continue
+			}
 			if covered[s] != nil {
 				fault("segment %d is covered by two file indexes", s.id)
 			}

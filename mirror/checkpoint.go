@@ -151,6 +151,10 @@ func (m *Mirror) describe(cp *checkpoint) error {
 		if at != cp.cut {
 			into.At = at
 		}
+		for _, s := range t.compacted {
+			into.Remove = append(into.Remove, s.file.data.Path)
+			cp.gone = append(cp.gone, s)
+		}
 		for _, s := range t.files {
 			ended := !s.alive(at)
 			switch {
@@ -238,6 +242,10 @@ func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, starte
 	for _, s := range cp.gone {
 		s.file.published = false
 	}
+	for _, t := range cp.tables {
+		t.compacted = slices.DeleteFunc(t.compacted, func(s *segment) bool { return !s.file.published })
+	}
+	signal(m.flusher.wake) // files that a commit has named may be worth compacting
 	m.setDurable(cp.cut)
 	if len(result.Unreachable) > 0 {
 		m.garbage = append(m.garbage, garbage{paths: result.Unreachable, cut: cp.cut, serial: m.marks.lastSerial()})

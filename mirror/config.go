@@ -35,6 +35,8 @@ type Config struct {
 	FoldInterval time.Duration
 	// FileRows is the row count at which the initial copy begins a new file. Default 4,000,000.
 	FileRows int64
+	// CompactOff leaves the files as flushes made them.
+	CompactOff bool
 	// NullUnrepresentable stores NULL for a value that the mirror's type cannot hold, and counts it. Otherwise the table fails.
 	NullUnrepresentable bool
 

@@ -111,6 +111,8 @@ type fakeSource struct {
 	copied func(oid uint32) error
 	// copiedRow, if set, runs before each row of a copy; its error ends the copy.
 	copiedRow func(oid uint32, row int) error
+	// snapshotting, if set, runs before a snapshot other than the slot's is taken.
+	snapshotting func()
 	// fault, if set, is asked before each call that a connection could lose.
 	fault func(call string) error
 }
@@ -291,6 +293,9 @@ func (s *fakeSource) CopySample(ctx context.Context, snap pgcdc.ExportedSnapshot
 }
 
 func (s *fakeSource) Snapshot(context.Context, time.Duration, func(string)) (pgcdc.ExportedSnapshot, func(), error) {
+	if s.snapshotting != nil {
+		s.snapshotting()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return pgcdc.ExportedSnapshot{Name: "y", ConsistentPoint: s.insert}, func() {}, nil

@@ -155,7 +155,7 @@ func (r fakeReader) pick(rec arrow.RecordBatch, ids []int32) (arrow.RecordBatch,
 	var arrays []arrow.Array
 	for _, id := range ids {
 		for i, f := range rec.Schema().Fields() {
-			if got, err := fieldID(f); err == nil && got == int(id) {
+			if got, err := fieldID(f); err == nil && got == int(id) || id == iceberg.LSNFieldID && f.Name == iceberg.LSNColumn {
 				fields, arrays = append(fields, f), append(arrays, rec.Column(i))
 			}
 		}

@@ -35,7 +35,7 @@ func (t *table) find(m *Mirror) (location, bool, error) {
 		m.lookups.probed.Add(1)
 		for _, c := range p.at[:p.n] {
 			s.seen++
-			if seg := c.index.segments[c.File]; !seg.vis.Deleted(c.Row) {
+			if seg := c.index.segments[c.File]; seg != nil && !seg.vis.Deleted(c.Row) {
 				if done, err := s.candidate(location{seg, c.Row}); done || err != nil {
 					return s.found, done, err
 				}
@@ -110,7 +110,7 @@ func (s *search) inFiles(x *fileIndex) (done bool, err error) {
 		for _, c := range s.t.fileBuf {
 			s.seen++
 			seg := x.segments[c.File]
-			if seg.vis.Deleted(c.Row) {
+			if seg == nil || seg.vis.Deleted(c.Row) { // nil: the row went to another file
 				if !alive {
 					dead++
 				}

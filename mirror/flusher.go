@@ -82,8 +82,34 @@ func (f *flusher) run(ctx context.Context) error {
 			}
 			signal(f.progress)
 		}
+		if err := f.compact(ctx); err != nil {
+			return ignoreStop(ctx, err)
+		}
 		if err := f.merge(ctx); err != nil {
 			return ignoreStop(ctx, err)
+		}
+	}
+}
+
+// compact makes few files of many, a table at a time.
+func (f *flusher) compact(ctx context.Context) error {
+	if f.m.cfg.CompactOff {
+		return nil
+	}
+	for {
+		var due *table
+		err := f.m.inAnyTurn(ctx, func() error {
+			low := f.m.marks.low()
+			if i := slices.IndexFunc(f.m.tables, func(t *table) bool { return len(t.compactable(f.m, low, false)) > 0 }); i >= 0 {
+				due = f.m.tables[i]
+			}
+			return nil
+		})
+		if err != nil || due == nil {
+			return err
+		}
+		if _, err := f.m.compact(ctx, due, false); err != nil {
+			return err
 		}
 	}
 }

@@ -292,7 +292,7 @@ func (j *join) copied(m *Mirror, c *tableCopy) {
 // catchUp replays a slice of the log and, when there is nothing more, installs the table. The applier's turn, between two
 // transactions.
 func (j *join) catchUp(m *Mirror) (done bool, err error) {
-	for range replaySlice {
+	for range m.replaySlice {
 		if j.kept != nil && j.kept.left == 0 {
 			err := j.kept.close()
 			if j.kept = nil; err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgmirror/pgcdc"
 	"pgmirror/readstate"
@@ -80,7 +81,14 @@ func TestTableJoinsThePublication(t *testing.T) {
 		t.Errorf("before it is copied: %q", text)
 	}
 	w.check(w.m.checkpoint(ctx))
+	for len(mt.at(w.source.end())) == 0 {
+		w.transaction()
+	}
 	w.joined()
+	for len(mt.at(w.source.end())) == 0 {
+		w.transaction()
+	}
+	w.settle()
 	if got, text := w.rowsAt("latecomer", 0); text != "" || !slices.Equal(got, mt.shown(w.m.marks.high())) || len(got) == 0 {
 		t.Errorf("the rows are %v, want %v: %s", got, mt.shown(w.m.marks.high()), text)
 	}
@@ -201,6 +209,48 @@ func TestJoinBeginsAgain(t *testing.T) {
 			w.end()
 		})
 	}
+}
+
+// TestJoinWaitsForItsSnapshot: a table whose snapshot lies above HWM joins only when HWM has reached it, with what came before in it once.
+func TestJoinWaitsForItsSnapshot(t *testing.T) {
+	w := quietWorld(t, 8)
+	ctx := context.Background()
+	var late []*commit
+	w.source.snapshotting = func() {
+		w.sending = false
+		for range 5 {
+			w.transaction()
+		}
+		w.sending = true
+		late = w.source.after(w.sent)
+	}
+	var j *join
+	w.check(w.m.inTurn(ctx, func() error { j = w.m.wantJoin(1, w.m.byOID[1], "asked for"); return nil }))
+	ended := make(chan error, 1)
+	go func() { _, err := w.m.joinQueued(ctx); ended <- err }()
+	for copied := false; !copied; time.Sleep(time.Millisecond) {
+		w.check(w.m.inTurn(ctx, func() error { copied = j.table != nil; return nil }))
+	}
+	for range 20 { // turns of the join
+		time.Sleep(joinPause / 2)
+		select {
+		case <-j.done:
+			t.Fatalf("the table joined at %s, its snapshot is at %s", j.joined, j.from)
+		default:
+		}
+	}
+	w.source.snapshotting = nil
+	for _, c := range late {
+		w.send(c)
+	}
+	w.check(<-ended)
+	if j.joined < late[len(late)-1].end {
+		t.Errorf("the table joined at %s, below its snapshot", j.joined)
+	}
+	w.settle()
+	w.audit()
+	w.readSomewhere()
+	w.end()
 }
 
 // TestRenamedTables: two tables that swap their names come back with each other's, and a table whose name a new one has taken leaves

@@ -21,10 +21,12 @@ const mergedPrefix = "merged-"
 // indexMerge makes one FileIndex of several neighbours, so that a lookup asks few of them however many files there are. The inputs
 // are read by a background goroutine while the applier goes on asking them; begin and install are the applier's.
 type indexMerge struct {
-	table  *table
-	inputs []*fileIndex
-	header globalindex.Header
-	out    *fileIndex
+	table   *table
+	inputs  []*fileIndex
+	header  globalindex.Header
+	sources []globalindex.MergeSource
+	covered []*segment // of the merged index: what the inputs cover still
+	out     *fileIndex
 }
 
 // mergeable chooses what to merge next, oldest first; empty when the tiers are in order. The applier's turn.
@@ -57,11 +59,7 @@ func (m *Mirror) mergeIndexes(ctx context.Context, t *table) (err error) {
 	// Whatever happens, the inputs are given back: what the applier wanted closed meanwhile is closed then.
 	defer m.inAnyTurn(context.WithoutCancel(ctx), func() error { job.giveBack(m); return nil })
 	var merged bytes.Buffer
-	sources := make([]globalindex.MergeSource, len(job.inputs))
-	for i, x := range job.inputs {
-		sources[i].Index = x.index
-	}
-	if err := globalindex.Merge(&merged, job.header, sources); err != nil {
+	if err := globalindex.Merge(&merged, job.header, job.sources); err != nil {
 		return fmt.Errorf("table %s: %w", t, err)
 	}
 	if err := m.cfg.Effect("file index"); err != nil {
@@ -77,7 +75,7 @@ func (m *Mirror) mergeIndexes(ctx context.Context, t *table) (err error) {
 	return m.inAnyTurn(ctx, func() error { job.install(m); return nil })
 }
 
-// begin chooses the inputs. The applier's turn.
+// begin chooses the inputs. Files that were compacted since are left out. The applier's turn.
 func (j *indexMerge) begin() {
 	j.inputs = slices.Clone(j.table.mergeable())
 	for i, x := range j.inputs {
@@ -85,9 +83,23 @@ func (j *indexMerge) begin() {
 		h := x.index.Header()
 		if i == 0 {
 			j.header = h
-			continue
+			j.header.Files = nil
 		}
-		j.header.Files = append(j.header.Files, h.Files...)
+		places := make([]int, len(h.Files)) // in the merged index; -1: left out
+		for file, s := range x.segments {
+			if places[file] = -1; s != nil {
+				places[file] = len(j.header.Files)
+				j.header.Files = append(j.header.Files, h.Files[file])
+				j.covered = append(j.covered, s)
+			}
+		}
+		source := globalindex.MergeSource{Index: x.index}
+		if slices.Contains(places, -1) {
+			source.Move = func(at globalindex.FileLocation) (globalindex.FileLocation, bool) {
+				return globalindex.FileLocation{File: uint32(max(0, places[at.File])), Row: at.Row}, places[at.File] >= 0
+			}
+		}
+		j.sources = append(j.sources, source)
 	}
 }
 
@@ -101,8 +113,8 @@ func (j *indexMerge) install(m *Mirror) {
 		m.closeIndex(j.out)
 		return
 	}
+	j.out.segments = j.covered
 	for _, x := range j.inputs {
-		j.out.segments = append(j.out.segments, x.segments...)
 		x.closing = true
 		m.staleIndexes = append(m.staleIndexes, x.path)
 	}

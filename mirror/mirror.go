@@ -36,6 +36,10 @@ type Mirror struct {
 	stopped chan struct{} // closed: the applier has ended
 	stopOne sync.Once
 	flusher *flusher
+	// The constants but in tests.
+	replaySlice int
+	compactRun  int
+	compactRows int64 // FileRows but in tests
 
 	checkpointing sync.Mutex
 	wantCut       chan struct{} // asks the checkpointer for a cut now
@@ -103,6 +107,8 @@ func New(cfg Config, source Source, warehouse Warehouse, files Files, clock Cloc
 		stopped: make(chan struct{}),
 		wantCut: make(chan struct{}, 1),
 		byOID:   map[uint32]*table{},
+
+		replaySlice: replaySlice, compactRun: compactRun, compactRows: cfg.FileRows,
 
 		joins: map[uint32]*join{}, joinWake: make(chan struct{}, 1),
 	}

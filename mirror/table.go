@@ -59,6 +59,8 @@ type table struct {
 	indexes []*fileIndex // of files, oldest first
 	epoch   uint64       // counts changes of indexes and shape
 	files   []*segment
+	// compacted are files whose rows are in another file now, until a commit takes them out of the table.
+	compacted []*segment
 	// snapshots are those that the catalog retains, as of the last commit.
 	snapshots []iceberg.SnapshotInfo
 
@@ -113,7 +115,7 @@ type fileIndex struct {
 	path     string
 	index    *globalindex.FileIndex
 	entries  uint64
-	segments []*segment
+	segments []*segment // nil: a compaction has taken the file's rows elsewhere
 	unmap    func() error
 
 	// spent says of hashes that many rows share how many of their first rows were found deleted: lookups begin after them.

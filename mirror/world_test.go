@@ -141,6 +141,7 @@ func (w *world) start() {
 	if w.eager {
 		m.probeRows, m.probeEntries = 2, 1
 	}
+	m.compactRun, m.compactRows, m.replaySlice = 2, 40, 1+w.rng.IntN(4)
 	w.check(m.recover(ctx))
 	w.m, w.stop, w.ended, w.sending = m, stop, make(chan error, 1), true
 	go func() { w.ended <- m.applyLoop(ctx) }()
@@ -428,6 +429,15 @@ func (w *world) step() {
 		})
 	case n < 88:
 		w.resync()
+	case n == 88:
+		w.during("compact", func() error {
+			for _, t := range w.m.tables {
+				if _, err := w.m.compact(ctx, t, w.rng.IntN(2) == 0); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	case n < 91:
 		w.during("flush", func() error {
 			t := w.m.tables[w.rng.IntN(len(w.m.tables))]
@@ -468,6 +478,13 @@ func (w *world) resync() {
 	w.deliver(pgcdc.Event{WALEnd: end}) // after a crash the server tells it anew
 	w.passed(end)
 	faults := w.faults
+	w.source.snapshotting = func() { // the log has begun: what comes now is in it and in the copy
+		for range w.rng.IntN(3) {
+			w.transaction()
+		}
+		w.settle()
+	}
+	defer func() { w.source.snapshotting = nil }()
 	w.faults = 0 // a copy that meets one is given up, and the table is what it was before
 	w.note("table %s is to be copied again", mt.def.Name)
 	w.during("resync", func() error {

@@ -1,0 +1,311 @@
+package mirror
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"pgmirror/iceberg"
+)
+
+const (
+	// compactRun is the number of neighbouring files from which on they are worth one file: with it a table of n rows has about
+	// 7·log8(n) files besides its full ones, and each row is rewritten about log8(n) times.
+	compactRun = 8
+	// compactDead is the part of a file's rows that must be deleted, for every reader, before it is rewritten by itself: half.
+	compactDead = 2
+)
+
+// compactable chooses neighbouring files to make one of, oldest first; empty when nothing is worth it. A file that is chosen is named by
+// the current snapshot, and no reader is below its newest row. With all, every such run of files is worth it. The applier's turn.
+//
+// Of a run of files the longest end is chosen that has compactRun files and in which none has more rows than all others together: so a row's
+// file at least doubles each time.
+func (t *table) compactable(m *Mirror, low LSN, all bool) []*segment {
+	if t.state != stateStreaming {
+		return nil
+	}
+	least := m.compactRun
+	if all {
+		least = 2
+	}
+	for end := len(t.files); end > 0; end-- {
+		if !t.files[end-1].settled() {
+			continue
+		}
+		if f := t.files[end-1]; f.mostlyDead(low) {
+			return []*segment{f}
+		}
+		var best int
+		var rows, largest int64
+		first := end
+		for ; first > 0 && t.files[first-1].settled(); first-- {
+			live := t.files[first-1].live()
+			if rows+live > m.compactRows {
+				break
+			}
+			rows, largest = rows+live, max(largest, live)
+			if end-first+1 >= least && (all || rows >= 2*largest) {
+				best = end - first + 1
+			}
+		}
+		if best > 0 {
+			return slices.Clone(t.files[end-best : end])
+		}
+	}
+	return nil
+}
+
+// settled says whether a file's rows are the same for all readers but for deletions, and the current snapshot names it.
+func (s *segment) settled() bool {
+	return s.file.published && s.file.cuts.Load() == nil && s.droppedAt.Load() == 0
+}
+
+// live counts the rows that are not deleted; the applier's.
+func (s *segment) live() int64 { return s.file.data.Rows - int64(s.vis.Count()) }
+
+// mostlyDead says whether so many of a file's rows are deleted for every reader that the rest is worth a new file. The applier's.
+func (s *segment) mostlyDead(low LSN) bool {
+	if int64(s.vis.Count())*compactDead < s.file.data.Rows {
+		return false
+	}
+	dead, err := s.vis.At(max(low, s.vis.Base()), uint32(s.file.data.Rows))
+	return err == nil && int64(dead.Cardinality())*compactDead >= s.file.data.Rows
+}
+
+// compact makes one file of some of a table's, if that is worth it; done says that there was nothing to do. Any background goroutine; it takes
+// t.jobs.
+func (m *Mirror) compact(ctx context.Context, t *table, all bool) (done bool, err error) {
+	t.jobs.Lock()
+	defer t.jobs.Unlock()
+	var rw *rewrite
+	if err := m.inAnyTurn(ctx, func() (err error) { rw, err = m.beginCompaction(t, all); return err }); err != nil || rw == nil {
+		return rw == nil, err
+	}
+	started := m.clock.Now()
+	if err := rw.writeFiles(ctx, m); err != nil {
+		return false, fmt.Errorf("compact %s: %w", t, err)
+	}
+	err = m.inAnyTurn(ctx, func() error { return rw.installCompaction(m) })
+	if err == nil {
+		rows := int64(0)
+		if rw.out != nil {
+			rows = rw.out.file.data.Rows
+		}
+		m.cfg.Log.Debug("compacted", "relation", t.String(), "files", len(rw.inputs), "rows", rows, "took", m.clock.Now().Sub(started))
+	}
+	return false, err
+}
+
+// beginCompaction prepares a compaction, or nothing. The caller holds t.jobs. The applier's turn.
+func (m *Mirror) beginCompaction(t *table, all bool) (*rewrite, error) {
+	low := m.marks.low()
+	inputs := t.compactable(m, low, all)
+	if len(inputs) == 0 {
+		return nil, nil
+	}
+	rw := &rewrite{table: t, shape: t.shape, floor: low, inputs: inputs}
+	base := 0
+	for _, s := range inputs {
+		rows := int(s.file.data.Rows)
+		dead, err := s.vis.At(max(low, s.vis.Base()), uint32(rows))
+		if err != nil {
+			return nil, fmt.Errorf("begin to compact %s at %s: %w", t, low, err)
+		}
+		rw.rows, rw.dead, rw.base = append(rw.rows, rows), append(rw.dead, dead), append(rw.base, base)
+		base += rows - int(dead.Cardinality())
+	}
+	return rw, nil
+}
+
+// writeFiles writes the rows of the input files that are not dead, and the FileIndex of the new file.
+func (rw *rewrite) writeFiles(ctx context.Context, m *Mirror) (err error) {
+	total := 0
+	for i := range rw.inputs {
+		total += rw.rows[i] - int(rw.dead[i].Cardinality())
+	}
+	if total == 0 {
+		return nil
+	}
+	t := rw.table
+	w, err := m.warehouse.NewWriter(ctx, iceberg.TableLocation{Name: t.name, UUID: t.uuid, Schema: rw.shape.arrow})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			w.Abort()
+		}
+	}()
+	if rw.shape.mode != insertOnly {
+		rw.hashes = make([]uint64, 0, total)
+	}
+	c := newFileCopy(rw, w)
+	for i, s := range rw.inputs {
+		if err := c.file(ctx, m, s.file.data, func(row uint32) bool { return rw.dead[i].Contains(row) }); err != nil {
+			return err
+		}
+	}
+	if err := c.flush(); err != nil {
+		return err
+	}
+	data, err := w.Close()
+	if err != nil {
+		return err
+	}
+	if data.Rows != int64(total) {
+		return fmt.Errorf("%d rows were written, %d are alive", data.Rows, total)
+	}
+	if err := rw.finish(m, data); err != nil {
+		return err
+	}
+	rw.out.file.cuts.Store(nil) // no reader is below any of its rows
+	return nil
+}
+
+// fileCopy passes rows on from data files to another one.
+type fileCopy struct {
+	rw     *rewrite
+	out    DataWriter
+	ids    []int32
+	schema *arrow.Schema
+	keys   *table // hashes the keys
+	batch  *batch
+}
+
+func newFileCopy(rw *rewrite, out DataWriter) *fileCopy {
+	c := &fileCopy{rw: rw, out: out, schema: withLSN(rw.shape.arrow), keys: &table{}, batch: newBatch(rw.shape)}
+	c.keys.setShape(rw.shape)
+	c.batch.index = nil
+	for _, column := range rw.shape.columns {
+		c.ids = append(c.ids, int32(column.fieldID))
+	}
+	c.ids = append(c.ids, iceberg.LSNFieldID)
+	return c
+}
+
+// file adds the rows of a file that are not dead.
+func (c *fileCopy) file(ctx context.Context, m *Mirror, data iceberg.DataFile, dead func(uint32) bool) error {
+	r, err := m.warehouse.OpenData(data.Path)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	last := len(c.ids) - 1
+	return r.Columns(ctx, c.ids, func(rec arrow.RecordBatch, first int64) error {
+		lsns, ok := rec.Column(last).(*array.Int64)
+		if !ok {
+			return fmt.Errorf("%s: its column %s holds %s", data.Path, iceberg.LSNColumn, rec.Column(last).DataType())
+		}
+		for row := range int(rec.NumRows()) {
+			if dead(uint32(first) + uint32(row)) {
+				continue
+			}
+			if err := c.row(rec, row, uint64(lsns.Value(row))); err != nil {
+				return fmt.Errorf("%s: %w", data.Path, err)
+			}
+		}
+		return nil
+	})
+}
+
+func (c *fileCopy) row(rec arrow.RecordBatch, row int, lsn uint64) error {
+	b := c.batch
+	for i, column := range b.cols {
+		if err := column.appendArray(rec.Column(i), row); err != nil {
+			return err
+		}
+		b.added += column.rowBytes(b.rows)
+	}
+	b.lsns.push(lsn)
+	if c.rw.hashes != nil {
+		c.rw.hashes = append(c.rw.hashes, c.keys.hash(b.keys, b.rows))
+	}
+	if b.rows++; b.rows == copyRowsMost || b.added >= batchBytes {
+		return c.flush()
+	}
+	return nil
+}
+
+// copyRowsMost is the number of rows handed to the writer at once.
+const copyRowsMost = 1 << 16
+
+// flush hands the collected rows to the writer, which keeps nothing of them.
+func (c *fileCopy) flush() error {
+	b := c.batch
+	if b.rows == 0 {
+		return nil
+	}
+	if err := c.out.Write(b.record(c.schema, b.rows)); err != nil {
+		return err
+	}
+	c.batch = newBatch(c.rw.shape)
+	c.batch.index = nil
+	return nil
+}
+
+// installCompaction puts the new file in its inputs' place, with what was deleted meanwhile. The next commit takes the inputs out of the
+// table and the new file in. If the table has lost an input meanwhile, the new file is discarded. The applier's turn.
+func (rw *rewrite) installCompaction(m *Mirror) error {
+	t := rw.table
+	at := slices.Index(t.files, rw.inputs[0])
+	if t.state != stateStreaming || at < 0 || at+len(rw.inputs) > len(t.files) || !slices.Equal(t.files[at:at+len(rw.inputs)], rw.inputs) ||
+		slices.ContainsFunc(rw.inputs, func(s *segment) bool { return s.droppedAt.Load() != 0 }) {
+		rw.discard(m)
+		return nil
+	}
+	var out []*segment
+	if rw.out != nil {
+		m.lastSegment++
+		rw.out.id = m.lastSegment
+		if err := rw.carry(); err != nil {
+			return fmt.Errorf("install %s: %w", rw.out.file.data.Path, err)
+		}
+		out = []*segment{rw.out}
+	}
+	t.files = slices.Replace(slices.Clone(t.files), at, at+len(rw.inputs), out...)
+	t.compacted = append(t.compacted, rw.inputs...)
+	m.uncover(t, rw.inputs)
+	if rw.index != nil {
+		t.indexes = append(t.indexes, rw.index)
+	}
+	t.epoch++
+	t.dirty = true
+	t.install()
+	return m.cfg.Effect("version installed")
+}
+
+// discard gives the new file up. The applier's turn.
+func (rw *rewrite) discard(m *Mirror) {
+	if rw.out == nil {
+		return
+	}
+	m.discarded = append(m.discarded, rw.out.file.data.Path)
+	if rw.index != nil {
+		m.staleIndexes = append(m.staleIndexes, rw.index.path)
+		m.closeIndex(rw.index)
+	}
+}
+
+// uncover takes files out of the FileIndexes: their rows are not found there any more. An index that covers no other file is closed. The
+// applier's turn.
+func (m *Mirror) uncover(t *table, files []*segment) {
+	t.indexes = slices.DeleteFunc(slices.Clone(t.indexes), func(x *fileIndex) bool {
+		x.segments = slices.Clone(x.segments) // a merge may be reading them
+		left := false
+		for i, s := range x.segments {
+			if slices.Contains(files, s) {
+				x.segments[i] = nil
+			}
+			left = left || x.segments[i] != nil
+		}
+		if !left {
+			m.staleIndexes = append(m.staleIndexes, x.path)
+			m.closeIndex(x)
+		}
+		return !left
+	})
+}

@@ -1,0 +1,130 @@
+package mirror
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"pgmirror/deletion"
+	"pgmirror/iceberg"
+	"pgmirror/readstate"
+)
+
+// flushed makes a table's rows into that many files, all named by a snapshot, and lets no reader be below them.
+func (w *world) flushed(oid uint32, files int) *table {
+	w.t.Helper()
+	ctx := context.Background()
+	t := w.m.byOID[oid]
+	for len(t.files) < files || slices.ContainsFunc(t.files, func(s *segment) bool { return !s.settled() }) {
+		before := len(w.table(oid).at(w.source.end()))
+		for len(w.table(oid).at(w.source.end())) <= before {
+			w.transaction()
+		}
+		w.settle()
+		w.check(w.m.checkpoint(ctx))
+		w.check(w.m.reap(ctx))
+	}
+	return t
+}
+
+// TestCompactMakesOneFile: many files become one, with the rows that are alive, found by their keys as before; a pinned reader keeps the old ones;
+// the next snapshot names the new one alone, also after a crash, and the old ones go when nobody needs them.
+func TestCompactMakesOneFile(t *testing.T) {
+	w := newWorld(t, 11)
+	w.faults, w.pressure, w.history = 0, false, 0
+	w.start()
+	ctx := context.Background()
+	w.m.compactRows = 1000
+	tab := w.flushed(1, 4)
+	st, err := w.m.Pin(ctx, readstate.PinRequest{})
+	w.check(err)
+	old := len(tab.files)
+	for _, all := range []bool{false, true} {
+		for done := false; !done; {
+			done, err = w.m.compact(ctx, tab, all)
+			w.check(err)
+		}
+	}
+	if len(tab.files) >= old || len(tab.indexes) != len(tab.files) || len(tab.compacted) < 2 {
+		t.Fatalf("%d files of %d, %d indexes, %d compacted", len(tab.files), old, len(tab.indexes), len(tab.compacted))
+	}
+	w.audit()
+	w.compare(st, false)
+	for range 30 {
+		w.transaction() // updates and deletes of rows that moved
+	}
+	w.settle()
+	w.audit()
+	w.readSomewhere()
+	w.check(w.m.checkpoint(ctx)) // the fake warehouse compares the snapshot
+	w.compare(st, false)
+	if len(tab.compacted) != 0 {
+		t.Errorf("%d files are still to be taken out", len(tab.compacted))
+	}
+	st.Release()
+	for _, p := range w.pinned {
+		p.Release()
+	}
+	w.pinned = nil
+	w.check(w.m.reap(ctx))
+	w.check(w.m.checkpoint(ctx))
+	named := 0
+	for _, held := range w.ware.tables {
+		named += len(held.Files)
+	}
+	if len(w.ware.files) != named {
+		t.Errorf("%d files are there, %d are named", len(w.ware.files), named)
+	}
+	// What was made by one compaction can go into the next once a snapshot names it.
+	for range 5 {
+		w.check(w.m.checkpoint(ctx))
+		w.check(w.m.reap(ctx))
+		_, err := w.m.compact(ctx, tab, true)
+		w.check(err)
+	}
+	if len(tab.files) != 1 || len(tab.indexes) != 1 {
+		t.Errorf("%d files, %d indexes", len(tab.files), len(tab.indexes))
+	}
+	w.check(w.m.checkpoint(ctx))
+	w.crash()
+	w.readSomewhere()
+	w.audit()
+	w.end()
+}
+
+// TestCompactBounds: under steady flushes the files of a table stay few, and each row is rewritten a few times only.
+func TestCompactBounds(t *testing.T) {
+	m, tab := choosing(t)
+	m.compactRows = 1 << 20
+	const flushes, rowsEach = 2000, 100
+	var written, most int64
+	for range flushes {
+		tab.files = append(tab.files, settledFile(rowsEach))
+		for {
+			chosen := tab.compactable(m, maxLSN, false)
+			if len(chosen) == 0 {
+				break
+			}
+			sum := int64(0)
+			for _, s := range chosen {
+				sum += s.live()
+			}
+			at := 0
+			for tab.files[at] != chosen[0] {
+				at++
+			}
+			tab.files = append(tab.files[:at:at], append([]*segment{settledFile(sum)}, tab.files[at+len(chosen):]...)...)
+			written += sum
+		}
+		most = max(most, int64(len(tab.files)))
+	}
+	if most > 40 || written > 6*flushes*rowsEach {
+		t.Errorf("%d files at the most, each row rewritten %.1f times", most, float64(written)/flushes/rowsEach)
+	}
+	t.Logf("%d files at the most, each row rewritten %.1f times", most, float64(written)/flushes/rowsEach)
+}
+
+// settledFile is a file that a snapshot names.
+func settledFile(rows int64) *segment {
+	return &segment{vis: deletion.NewVisibility(0), file: &file{data: iceberg.DataFile{Rows: rows}, published: true}}
+}
