@@ -135,7 +135,7 @@ func newPublished(rows []publishedRow) *published {
 		switch by := &p.by[last]; {
 		case r.above:
 		case r.wholesale:
-			by.whole, by.filter, by.columns, by.listed = true, "", nil, false
+			by.whole = true // these rows come first
 		case !by.whole:
 			by.filter, by.columns, by.listed = r.filter, r.columns, r.listed
 		}

@@ -37,7 +37,7 @@ func publishedRows(t *testing.T, p *harness.Postgres) {
 		"generated": "id int PRIMARY KEY, twice int GENERATED ALWAYS AS (id * 2) STORED, v int, w text",
 		"dropped":   "id int PRIMARY KEY, gone int, v int, w text",
 	}
-	names := []string{"plain", "one", "both", "open", "nothing", "texts", "schema.filtered", "listed", "listed_alike", "list_and_filter", "generated", "dropped",
+	names := []string{"plain", "one", "both", "open", "nothing", "texts", "schema.filtered", "schema.same", "listed", "listed_alike", "list_and_filter", "generated", "dropped",
 		"updates_open", "updates_too", "inserts_only", "never_inserted", "parted.a", "parted.b", "deep.a", "full_list"}
 	r.exec(`CREATE SCHEMA "schema"`, `CREATE SCHEMA parted`, "CREATE SCHEMA deep", `GRANT USAGE ON SCHEMA "schema", parted, deep TO `+r.name,
 		"CREATE TABLE parted.root(id int PRIMARY KEY, v int, w text) PARTITION BY RANGE (id)",
@@ -63,7 +63,7 @@ func publishedRows(t *testing.T, p *harness.Postgres) {
 			generated, dropped WHERE (v = 5), updates_open WHERE (id < 5), updates_too WHERE (id < 5), parted.root,
 			parted.b WHERE (id > 90), deep.root, full_list (id, v, w) WITH (publish = 'insert, update, delete, truncate')`,
 		`p2 FOR TABLE "both" WHERE (id > 90), "open", listed_alike (w, id), full_list`,
-		`p3 FOR TABLES IN SCHEMA "schema"`,
+		`p3 FOR TABLES IN SCHEMA "schema", TABLE "schema".same WHERE (id < 5)`,
 		`p4 FOR TABLE updates_open, updates_too WHERE (id > 95), never_inserted WHERE (id < 7) WITH (publish = 'update')`,
 		`p5 FOR TABLE inserts_only (v) WHERE (w IS NULL AND v < 50) WITH (publish = 'insert')`,
 	)
@@ -128,7 +128,7 @@ func publishedRows(t *testing.T, p *harness.Postgres) {
 		if !slices.Equal(copied, want) {
 			t.Errorf("%s: copied %d rows, sent were %d\n%.300v\n%.300v", name, len(copied), len(want), copied, want)
 		}
-		if all := len(want) == 100 || strings.HasPrefix(name, "parted.") && len(want) == 50; all != slices.Contains([]string{"plain", "open", "schema.filtered", "listed",
+		if all := len(want) == 100 || strings.HasPrefix(name, "parted.") && len(want) == 50; all != slices.Contains([]string{"plain", "open", "schema.filtered", "schema.same", "listed",
 			"listed_alike", "generated", "parted.a", "deep.a", "full_list"}, name) {
 			t.Errorf("%s: the server sent %d rows: the case shows nothing", name, len(want))
 		}

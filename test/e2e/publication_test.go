@@ -191,7 +191,7 @@ func TestColumnLists(t *testing.T) {
 	same()
 	m.Checkpoint()
 	restart(m)
-	pg.Exec("update inserts set c = 0 where a < 10", "update l set id = -id")
+	pg.Exec("update inserts set c = 0 where a < 10", "update l set id = 10000 - id")
 	same()
 	m.Verify()
 }
