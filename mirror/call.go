@@ -10,7 +10,7 @@ import (
 	"pgmirror/readstate"
 )
 
-// Call runs a command for a client: "checkpoint", "verify", "inspect" or "resync".
+// Call runs a command for a client: "checkpoint", "compact", "inspect", "resync" or "verify".
 func (m *Mirror) Call(ctx context.Context, command string, args []byte, progress func(string)) ([]byte, error) {
 	if progress == nil {
 		progress = func(string) {}
@@ -34,6 +34,16 @@ func (m *Mirror) Call(ctx context.Context, command string, args []byte, progress
 			return nil, err
 		}
 		rep, err := m.Inspect(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(rep)
+	case "compact":
+		var req CompactRequest
+		if err := decodeArgs(args, &req); err != nil {
+			return nil, err
+		}
+		rep, err := m.Compact(ctx, req, progress)
 		if err != nil {
 			return nil, err
 		}

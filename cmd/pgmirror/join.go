@@ -80,6 +80,7 @@ func newMirror(s *settings, t target, dir *dataDir, source mirror.Source, wareho
 		CheckpointInterval:  s.CheckpointInterval,
 		History:             s.History,
 		CatalogPoll:         s.CatalogPoll,
+		CompactOff:          s.Compact == "off",
 		NullUnrepresentable: s.OnUnrepresentable == "null",
 		Log:                 log,
 	}, source, mirror.Over(warehouse), mirror.OSFiles(), mirror.SystemClock())

@@ -69,6 +69,7 @@ func (a *app) commands() []*cobra.Command {
 		a.checkCommand(),
 		a.verifyCommand(),
 		a.resyncCommand(),
+		a.compactCommand(),
 		a.inspectCommand(),
 		a.dropCommand(),
 		a.versionCommand(),

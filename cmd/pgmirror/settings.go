@@ -27,6 +27,7 @@ type settings struct {
 	Memory             int64 // bytes
 	History            time.Duration
 	CatalogPoll        time.Duration
+	Compact            string
 	OnUnrepresentable  string
 	PartialPublish     bool
 	LogLevel           slog.Level
@@ -76,6 +77,8 @@ var settingTable = []setting{
 		set: durationSetting(func(s *settings) *time.Duration { return &s.History }, 0, 30*24*time.Hour)},
 	{key: "catalog_poll", meta: "DURATION", def: "2s", usage: "time between looks at the source's catalogue",
 		set: durationSetting(func(s *settings) *time.Duration { return &s.CatalogPoll }, 10*time.Millisecond, time.Hour)},
+	{key: "compact", meta: "RULE", def: "auto", usage: "small files and files of deleted rows are made into few (auto), or left as they were written (off)",
+		set: choiceSetting(func(s *settings) *string { return &s.Compact }, "auto", "off")},
 	{key: "on_unrepresentable", meta: "RULE", def: "fail", usage: "a value that cannot be represented stops its table (fail) or is stored as NULL and counted (null)",
 		set: choiceSetting(func(s *settings) *string { return &s.OnUnrepresentable }, "fail", "null")},
 	{key: "partial_publish", meta: "BOOL", def: "false", flag: true, usage: "accept publications that leave out inserts, updates, deletes or truncates",

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"pgmirror/mirror"
+)
+
+func (a *app) compactCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "compact [TABLE…]",
+		Short: "Make few data files of many now, and leave deleted rows out",
+		Long: `compact makes as few files as it can of a table's, or of every table's, without the rows that no reader sees any more, and commits the
+result. The running mirror does it, as it does by itself when there are many files (setting compact); queries and writes go on. Files that older
+snapshots name stay until those expire.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			answer, err := a.call(cmd.Context(), "compact", mirror.CompactRequest{Tables: args})
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.print(append(answer, '\n'))
+			}
+			return a.printDocument(answer)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the JSON document")
+	return cmd
+}

@@ -1,0 +1,67 @@
+package mirror
+
+import (
+	"context"
+	"fmt"
+)
+
+// CompactRequest names the tables to compact, as InspectRequest does; none means all.
+type CompactRequest struct {
+	Tables []string `json:"tables,omitempty"`
+}
+
+// CompactReport is what came of it.
+type CompactReport struct {
+	Tables []CompactTable `json:"tables"`
+}
+
+// CompactTable is one table's part: its data files before and after.
+type CompactTable struct {
+	Name   string `json:"name"`
+	Before int    `json:"files_before"`
+	After  int    `json:"files_after"`
+}
+
+// Compact makes as few files as it can of those that checkpoints have committed, and commits the result. Tables that are not followed are left as they
+// are.
+func (m *Mirror) Compact(ctx context.Context, req CompactRequest, progress func(string)) (*CompactReport, error) {
+	if opening := m.shared.opening(); opening != "" {
+		return nil, fmt.Errorf("compact: %s", opening)
+	}
+	var tables []*table
+	for _, name := range req.Tables {
+		t, err := m.findTable(name)
+		if err != nil {
+			return nil, fmt.Errorf("compact: %w", err)
+		}
+		tables = append(tables, t)
+	}
+	if len(req.Tables) == 0 {
+		for _, v := range m.shared.views() {
+			tables = append(tables, v.table)
+		}
+	}
+	// What is in memory or was flushed since goes into files that the checkpoint names.
+	if err := m.checkpoint(ctx); err != nil {
+		return nil, err
+	}
+	rep := &CompactReport{Tables: make([]CompactTable, len(tables))}
+	for i, t := range tables {
+		r := &rep.Tables[i]
+		r.Name = t.String()
+		if err := m.inAnyTurn(ctx, func() error { r.Before = len(t.files); return nil }); err != nil {
+			return nil, err
+		}
+		for done := false; !done; {
+			var err error
+			if done, err = m.compact(ctx, t, true); err != nil {
+				return nil, err
+			}
+		}
+		if err := m.inAnyTurn(ctx, func() error { r.After = len(t.files); return nil }); err != nil {
+			return nil, err
+		}
+		progress(fmt.Sprintf("%s: %d files, were %d", t, r.After, r.Before))
+	}
+	return rep, m.checkpoint(ctx)
+}
