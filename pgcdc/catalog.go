@@ -2,6 +2,7 @@ package pgcdc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +19,8 @@ const walPosition = `SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_repla
 // Look reads the catalogue: every relation of the publications as one snapshot sees them. Everything is read from tables of
 // the catalogue and not by functions that look into the server's cache, because the cache may be newer than the snapshot,
 // and a look that mixed the two could take a rewriting ALTER for a VACUUM FULL.
+//
+// Tables of a publication that leaves out an operation cannot be mirrored, unless that is accepted: each says so. A missing publication is an error.
 func (s *Source) Look(ctx context.Context) (*Catalog, error) {
 	var catalog *Catalog
 	err := s.idle.with(ctx, func(conn *pgconn.PgConn) error {
@@ -41,10 +44,11 @@ func (s *Source) look(ctx context.Context, conn *pgconn.PgConn) (*Catalog, error
 	}
 	l := looker{ctx: ctx, conn: conn, version: majorVersion(conn.ParameterStatus("server_version"))}
 	publications, err := s.publications(ctx, conn, l.version)
-	if err != nil {
+	if err != nil && (errors.Is(err, ErrPublicationMissing) || !errors.Is(err, ErrPublicationPartial)) {
 		return nil, err
 	}
-	tables, err := l.tables(publications)
+	partial := err != nil
+	tables, err := l.tables(publications, partial)
 	if err != nil {
 		return nil, err
 	}
@@ -125,8 +129,8 @@ func (l *looker) rows(sql string, each func(*rowReader) error) error {
 	return nil
 }
 
-// tables reads the published relations as the mirror sees them.
-func (l *looker) tables(publications []publicationRow) ([]Table, error) {
+// tables reads the published relations as the mirror sees them. With partial, those of which an operation may be left out are refused.
+func (l *looker) tables(publications []publicationRow, partial bool) ([]Table, error) {
 	relations, err := l.complete(publications)
 	if err != nil || len(relations) == 0 {
 		return nil, err
@@ -138,6 +142,9 @@ func (l *looker) tables(publications []publicationRow) ([]Table, error) {
 	tables := make([]Table, len(relations))
 	for i, r := range relations {
 		r.table.Horizon = horizon
+		if partial && r.table.Unsupported == "" {
+			r.table.Unsupported = r.published.leftOut(publications)
+		}
 		tables[i] = r.table
 	}
 	return tables, nil

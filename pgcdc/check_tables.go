@@ -61,6 +61,10 @@ func (j *judgement) refusals(r *checkedRelation) (refused bool) {
 		add(Finding{LevelError, "row_security", object, "row security applies to role " + quoteIdent(j.role),
 			"a copy would leave out the rows that it may not see, while the stream brings them all", fix})
 	}
+	if !r.filteredAlike() {
+		add(Finding{LevelError, "row_filters", object, "publications " + strings.Join(r.publications, ", ") + " filter its inserts, updates and deletes differently",
+			"the changes of a row would come in part, so the table would fail at the start", Fix{Advice: "give the table the same row filter in all of them, or publish it by one of them alone"}})
+	}
 	if r.conflicting() {
 		add(Finding{LevelError, "column_lists", object, "publications " + strings.Join(r.publications, ", ") + " list different columns of it",
 			"the server ends the stream with an error at the table's first change", publishWhole(r)})

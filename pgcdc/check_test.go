@@ -117,6 +117,11 @@ func TestJudge(t *testing.T) {
 			f.relations[0].complete(newTypeCatalog(nil))
 		}, "note all_tables: (make it anew with FOR TABLE and the tables to mirror)\n" +
 			`error column_name: ALTER TABLE "public"."t" RENAME COLUMN "_pgmirror_lsn" TO "source_pgmirror_lsn";`},
+		{"filters that differ by operation", func(f *checkFacts) {
+			f.relations[0].published.by = []publishedBy{{publication: "p", insert: true, update: true, delete: true, filter: "id > 1"}, {publication: "q", insert: true}}
+			f.relations[0].table = Table{OID: 1, Schema: "public", Name: "t", Kind: 'r', Persistence: 'p', Identity: IdentityDefault}
+			f.relations[0].complete(newTypeCatalog(nil))
+		}, "error row_filters: (give the table the same row filter in all of them, or publish it by one of them alone)"},
 		{"anything else that is refused", func(f *checkFacts) { f.relations[0].table.Unsupported = "some reason" },
 			`error table: (make publication "p" anew with FOR TABLE and the tables to mirror)`},
 	} {

@@ -49,7 +49,8 @@ func (s *Source) copyOver(ctx context.Context, cfg *pgconn.Config, snapshot Expo
 	if err != nil {
 		return err
 	}
-	statement, formats := copyStatement(table, published.condition(), where)
+	filter, _ := published.condition()
+	statement, formats := copyStatement(table, filter, where)
 	parser := newCopyParser(formats, row)
 	if _, err := conn.CopyTo(ctx, parser, statement); err != nil {
 		if ctx.Err() != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -144,31 +145,35 @@ func newPublished(rows []publishedRow) *published {
 	return p
 }
 
-// condition selects the rows that the relation's copy must have: those that an insert would bring. Where no publication publishes inserts,
-// those that an update would, then those that a delete would. Rows that several publications publish need pass one of the filters; one publication
-// without a filter publishes all. It is empty when all rows are.
-func (p *published) condition() string {
-	for _, publishes := range []func(*publishedBy) bool{
-		func(b *publishedBy) bool { return b.insert }, func(b *publishedBy) bool { return b.update }, func(b *publishedBy) bool { return b.delete },
+// condition selects the rows that the relation's copy must have: those whose changes are sent. Rows that several publications publish need pass
+// one of the filters; one publication without a filter publishes all, and the condition is empty. It reports false when publications that publish
+// other operations filter them otherwise (pgoutput_row_filter_init in pgoutput.c keeps a filter for each): the changes of a row would be sent in part.
+func (p *published) condition() (condition string, agreed bool) {
+	conditions := map[string]bool{}
+	for _, publishes := range []func(publishedBy) bool{
+		func(b publishedBy) bool { return b.insert }, func(b publishedBy) bool { return b.update }, func(b publishedBy) bool { return b.delete },
 	} {
 		var filters []string
-		for i := range p.by {
-			b := &p.by[i]
-			if !publishes(b) {
-				continue
-			}
-			if b.filter == "" {
-				return ""
-			}
-			if filter := "(" + b.filter + ")"; !slices.Contains(filters, filter) {
-				filters = append(filters, filter)
+		for _, b := range p.by {
+			if publishes(b) {
+				filters = append(filters, b.filter)
 			}
 		}
 		if len(filters) > 0 {
-			return "(" + strings.Join(filters, " OR ") + ")"
+			condition = anyOf(filters)
+			conditions[condition] = true
 		}
 	}
-	return ""
+	return condition, len(conditions) <= 1
+}
+
+// anyOf is SQL for whether one of the conditions holds; an empty one always does, and then it is empty itself.
+func anyOf(conditions []string) string {
+	if slices.Contains(conditions, "") {
+		return ""
+	}
+	conditions = slices.Sorted(slices.Values(conditions))
+	return "((" + strings.Join(slices.Compact(conditions), ") OR (") + "))"
 }
 
 // columns says which columns are published, by attnum. It reports false when publications differ in that: the server then ends the stream with
@@ -190,6 +195,18 @@ func (p *published) columns(attributes []attributeRow) (set map[int16]bool, agre
 		agreed = agreed && maps.Equal(set, own)
 	}
 	return set, agreed
+}
+
+// leftOut is which operations a publication of the relation leaves out and what to do, or empty.
+func (p *published) leftOut(publications []publicationRow) string {
+	for _, b := range p.by {
+		i := slices.IndexFunc(publications, func(r publicationRow) bool { return r.name == b.publication })
+		if i >= 0 && len(publications[i].missing) > 0 {
+			return fmt.Sprintf("publication %s leaves out %s; run ALTER PUBLICATION … SET (publish = 'insert, update, delete, truncate') or set partial_publish",
+				quoteIdent(b.publication), strings.Join(publications[i].missing, ", "))
+		}
+	}
+	return ""
 }
 
 // listed says that a publication publishes only some columns on purpose.

@@ -447,7 +447,13 @@ func streamPublication(t *testing.T, p *harness.Postgres) {
 	if !errors.Is(err, pgcdc.ErrPublicationPartial) || !strings.Contains(err.Error(), "delete, truncate") {
 		t.Errorf("partial: %v", err)
 	}
+	if table := r.table("t"); !strings.Contains(table.Unsupported, "leaves out delete, truncate") {
+		t.Errorf("a look at a partial one: %q", table.Unsupported)
+	}
 	r.cfg.PartialPublish = true
+	if tables, err := r.open().Look(t.Context()); err != nil || tables.Tables[0].Unsupported != "" {
+		t.Errorf("a look at a partial one that is accepted: %v, %q", err, tables.Tables[0].Unsupported)
+	}
 	f := r.stream(r.open(), true)
 	if err := f.end(); !errors.Is(err, pgcdc.ErrPublicationYounger) || pgcdc.IsRetryable(err) {
 		t.Errorf("younger: %v", err)

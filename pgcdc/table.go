@@ -72,6 +72,12 @@ func (r *relationRow) conflicting() bool {
 	return !agreed
 }
 
+// filteredAlike says that all operations that are published have the same row filter.
+func (r *relationRow) filteredAlike() bool {
+	_, agreed := r.published.condition()
+	return agreed
+}
+
 // unsupported is why the table cannot be mirrored yet and what to do, or empty.
 func (r *relationRow) unsupported(keysPublished bool) string {
 	t := &r.table
@@ -89,6 +95,8 @@ func (r *relationRow) unsupported(keysPublished bool) string {
 		return "the role may not read it; run GRANT USAGE ON SCHEMA " + quoteIdent(t.Schema) + " and GRANT SELECT ON " + name + " to it"
 	case r.conflicting():
 		return "publications list different columns of it, which ends the stream at its first change; list the same ones in all"
+	case !r.filteredAlike():
+		return "publications filter its inserts, updates and deletes differently, so that a row's changes would come in part; let them filter alike"
 	case r.secured:
 		return "row security hides rows from the role; give it BYPASSRLS"
 	case len(t.Columns) == 0:
