@@ -70,9 +70,7 @@ func (m *Mirror) apply(ctx context.Context, tx *pgcdc.Transaction) error {
 // change applies one step and says how many rows it counts for.
 func (m *Mirror) change(ch *pgcdc.Change, lsn LSN) (rows int64, err error) {
 	if len(m.joins) > 0 {
-		if err := m.noteForJoin(ch, lsn); err != nil {
-			return 0, err
-		}
+		m.noteForJoin(ch, lsn)
 	}
 	if ch.Op == pgcdc.OpTruncate {
 		for _, oid := range ch.Truncated {

@@ -26,6 +26,7 @@ type changeLog struct {
 	record    []byte // scratch
 	relations []*pgcdc.Relation
 	changes   int
+	err       error // why it could not be kept; it holds nothing then
 }
 
 // logMemory is how many bytes of a log stay in memory.
@@ -33,15 +34,28 @@ const logMemory = 16 << 20
 
 func newChangeLog(dir string) *changeLog { return &changeLog{dir: dir, limit: logMemory} }
 
-// add appends a change of the commit that ends at lsn. Of a TRUNCATE of several tables only its own place is kept.
-func (l *changeLog) add(ch *pgcdc.Change, lsn LSN) error {
+// add appends a change of the commit that ends at lsn. Of a TRUNCATE of several tables only its own place is kept. When the disk is full,
+// the log is of no use any more, and lets go of what it has: others need the disk.
+func (l *changeLog) add(ch *pgcdc.Change, lsn LSN) {
+	if l.err != nil {
+		return
+	}
+	if err := l.append(ch, lsn); err != nil {
+		l.err = errors.Join(fmt.Errorf("keep the changes of a table that is being copied: %w", err), l.close())
+		l.head, l.file, l.out, l.record, l.relations = nil, nil, nil, nil, nil
+	}
+}
+
+func (l *changeLog) append(ch *pgcdc.Change, lsn LSN) error {
 	le := binary.LittleEndian
 	r := le.AppendUint64(l.record[:0], uint64(lsn))
 	r = append(r, byte(ch.Op), ch.OldKind)
 	r = le.AppendUint32(r, l.relation(ch.Relation))
 	r = appendTuple(r, ch.Old)
 	r = appendTuple(r, ch.New)
-	l.record = r
+	if l.record = r; cap(r) > recordKept {
+		l.record = nil
+	}
 	l.changes++
 	if l.file == nil && len(l.head)+len(r) <= l.limit {
 		l.head = append(l.head, r...)
@@ -50,18 +64,22 @@ func (l *changeLog) add(ch *pgcdc.Change, lsn LSN) error {
 	if l.file == nil {
 		f, err := os.CreateTemp(l.dir, "join-*")
 		if err != nil {
-			return fmt.Errorf("keep the changes of a table that is being copied: %w", err)
+			return err
 		}
-		l.file, l.out = f, bufio.NewWriterSize(f, 256<<10)
+		l.file, l.out = f, bufio.NewWriterSize(f, logBuffer)
 		if err := os.Remove(f.Name()); err != nil {
-			return fmt.Errorf("keep the changes of a table that is being copied: %w", err)
+			return err
 		}
 	}
-	if _, err := l.out.Write(r); err != nil {
-		return fmt.Errorf("keep the changes of a table that is being copied: %w", err)
-	}
-	return nil
+	_, err := l.out.Write(r)
+	return err
 }
+
+// A record's buffer above recordKept bytes is not kept for the next one; a log's file is written and read logBuffer bytes at a time.
+const (
+	recordKept = 1 << 20
+	logBuffer  = 64 << 10
+)
 
 // relation is a relation's place in the list, plus one; 0 for nil. The newest is nearly always the one.
 func (l *changeLog) relation(r *pgcdc.Relation) uint32 {
@@ -102,7 +120,7 @@ func (l *changeLog) reader() (*logReader, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("read the kept changes of a table: %w", err), l.close())
 	}
-	r.tail = bufio.NewReaderSize(l.file, 256<<10)
+	r.tail = bufio.NewReaderSize(l.file, logBuffer)
 	return r, nil
 }
 

@@ -36,7 +36,7 @@ func (r *copyRange) run(ctx context.Context, m *Mirror, snapshot pgcdc.ExportedS
 			return &rewrittenError{oid: c.table.oid, name: c.table.String(), err: err}
 		}
 		if ctx.Err() != nil || errors.Is(err, pgcdc.ErrSnapshotLost) || !pgcdc.IsRetryable(err) {
-			m.closeIndexes(part)
+			m.discardPart(ctx, part)
 			return fmt.Errorf("copy %s: %w", c.table, err)
 		}
 		m.discardPart(ctx, part)

@@ -111,6 +111,8 @@ type fakeSource struct {
 	copied func(oid uint32) error
 	// copiedRow, if set, runs before each row of a copy; its error ends the copy.
 	copiedRow func(oid uint32, row int) error
+	// looking, if set, runs before each look at the catalogue.
+	looking func()
 	// snapshotting, if set, runs before a snapshot other than the slot's is taken.
 	snapshotting func()
 	// fault, if set, is asked before each call that a connection could lose.
@@ -214,6 +216,9 @@ func (s *fakeSource) DropSlot(context.Context) error {
 }
 
 func (s *fakeSource) Look(context.Context) (*pgcdc.Catalog, error) {
+	if f := s.looking; f != nil {
+		f()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	shown := s.catalog

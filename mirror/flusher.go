@@ -36,12 +36,13 @@ func (f *flusher) weighed() {
 	}
 }
 
-// withMemory lists the tables that hold batches, those that are about to join included. The applier's turn.
+// withMemory lists the tables that hold batches, those that are about to join and those that only readers still see included. The
+// applier's turn.
 func (m *Mirror) withMemory() []*table {
-	if len(m.joins) == 0 {
+	if len(m.joins)+len(m.past) == 0 {
 		return m.tables
 	}
-	return append(slices.Clone(m.tables), m.joinings()...)
+	return slices.Concat(m.tables, m.joinings(), m.past)
 }
 
 // busy reports whether waiting for the flusher can win memory; it wakes it.

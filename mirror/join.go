@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -24,11 +25,15 @@ type join struct {
 	old *table
 	why string // what it is for, for a person
 
-	log   *changeLog // nil while the join waits for its turn; the applier's
-	table *table     // the new content; nil until it is copied
-	from  LSN        // F
-	kept  *logReader // what is being replayed; nil when nothing is
-	shape *pgcdc.Relation
+	log     *changeLog // nil while the join waits for its turn; the applier's
+	arrived int        // changes that came to the log since the last turn of the replay
+	table   *table     // the new content; nil until it is copied
+	from    LSN        // F
+	kept    *logReader // what is being replayed; nil when nothing is
+	shape   *pgcdc.Relation
+	// shown is the table in the newest look that HWM has passed, at its LSN; nil when it was not in that.
+	shown   *pgcdc.Table
+	shownAt LSN
 
 	copy    *tableCopy // under way; nil before
 	trouble string     // why the last attempt ended; the applier's
@@ -39,16 +44,22 @@ type join struct {
 	rows   int64 // at J
 }
 
-// replaySlice is the number of changes that are replayed in one turn: about 2 ms of the applier's time.
+// replaySlice is the number of changes that are replayed in one turn: about 2 ms of the applier's time. It is more when more than
+// half of it has arrived since the last turn, so that the log ends however fast it grows.
 const replaySlice = 2048
 
 // errJoinAgain: the source's table changed under the join, which begins again.
 var errJoinAgain = errors.New("the table changed while it was copied")
 
-// wantJoin asks for a table's rows to be copied in old's place; a join of it that waits or is under way is enough. The
-// applier's turn.
+// wantJoin asks for a table's rows to be copied in old's place; a join of it that waits or is under way is enough, even if what
+// that was to replace has made room for another table. The applier's turn.
 func (m *Mirror) wantJoin(oid uint32, old *table, why string) *join {
 	if j := m.joins[oid]; j != nil {
+		if j.old != old {
+			old.copied, j.old.copied, j.old.joining = j.old.copied, nil, nil
+			j.old, old.joining = old, j
+			m.byOID[oid] = old
+		}
 		return j
 	}
 	j := &join{oid: oid, old: old, why: why, done: make(chan struct{})}
@@ -136,18 +147,18 @@ func (j *join) giveBack(m *Mirror, err error) {
 	if j.table != nil {
 		m.discardTable(j.table)
 	}
-	j.log, j.kept, j.table, j.copy, j.shape = nil, nil, nil, nil, nil
+	j.log, j.arrived, j.kept, j.table, j.copy, j.shape = nil, 0, nil, nil, nil, nil
 	j.old.copied = nil
 	m.updateShared()
 }
 
-// joinThese copies tables and brings them in.
+// joinThese copies tables and brings them in. What keeps one of them waiting does not keep the others.
 func (m *Mirror) joinThese(ctx context.Context, queue []*join) error {
-	catalog, err := m.source.Look(ctx)
+	before, err := m.source.Look(ctx)
 	if err != nil {
 		return err
 	}
-	if err := m.inTurn(ctx, func() error { return m.beginJoins(catalog, queue) }); err != nil {
+	if err := m.inTurn(ctx, func() error { return m.beginJoins(before, queue) }); err != nil {
 		return err
 	}
 	told := false
@@ -161,18 +172,30 @@ func (m *Mirror) joinThese(ctx context.Context, queue []*join) error {
 		return err
 	}
 	defer release()
-	if catalog, err = m.source.Look(ctx); err != nil {
+	after, err := m.source.Look(ctx)
+	if err != nil {
 		return err
 	}
+	var faults []error
 	for _, j := range queue {
-		err := m.joinOne(ctx, j, catalog, snapshot)
+		err := m.joinOne(ctx, j, before, after, snapshot)
+		if err == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return err
+		}
 		if errors.Is(err, errJoinAgain) {
 			m.cfg.Log.Warn("the copy of a table begins again", "relation", j.old.String(), "err", err)
-		} else if err != nil {
+		} else {
+			faults = append(faults, err)
+		}
+		// What it holds is not kept while the others are copied.
+		if err := m.inTurn(ctx, func() error { j.giveBack(m, err); return nil }); err != nil {
 			return err
 		}
 	}
-	return nil
+	return errors.Join(faults...)
 }
 
 // joinPatience is how long a snapshot may wait for older transactions to end before the attempt is given up.
@@ -190,6 +213,7 @@ func (m *Mirror) beginJoins(catalog *pgcdc.Catalog, queue []*join) error {
 	}
 	for _, j := range queue {
 		j.log, j.trouble = newChangeLog(m.cfg.IndexDir), ""
+		j.log.limit = m.logMemory()
 	}
 	m.updateShared()
 	return nil
@@ -202,33 +226,43 @@ func binaryOK(catalog *pgcdc.Catalog) bool {
 	})
 }
 
-// noteForJoin keeps a change of a table that is being copied. The applier's.
-func (m *Mirror) noteForJoin(ch *pgcdc.Change, lsn LSN) error {
-	if ch.Op != pgcdc.OpTruncate {
-		if j := m.joins[ch.Relation.OID]; j != nil && j.log != nil {
-			return j.log.add(ch, lsn)
-		}
-		return nil
-	}
-	for _, oid := range ch.Truncated {
-		if j := m.joins[oid]; j != nil && j.log != nil {
-			if err := j.log.add(ch, lsn); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+// logMemory is how much of each log stays in memory: all of them together take an eighth of the bound. The applier's turn.
+func (m *Mirror) logMemory() int {
+	return int(min(logMemory, m.cfg.Memory/8/int64(max(1, len(m.joins)))))
 }
 
-// joinOne copies one table, replays what came meanwhile, and installs it. An error leaves the join waiting for another attempt.
-func (m *Mirror) joinOne(ctx context.Context, j *join, catalog *pgcdc.Catalog, snapshot pgcdc.ExportedSnapshot) error {
-	i := slices.IndexFunc(catalog.Tables, func(t pgcdc.Table) bool { return t.OID == j.oid })
-	if i < 0 {
-		f := &failure{Reason: reasonGone, LSN: catalog.LSN, Remedy: remedyGone, Gone: true}
+// noteForJoin keeps a change of a table that is being copied. The applier's.
+func (m *Mirror) noteForJoin(ch *pgcdc.Change, lsn LSN) {
+	if ch.Op != pgcdc.OpTruncate {
+		m.joins[ch.Relation.OID].note(ch, lsn)
+		return
+	}
+	for _, oid := range ch.Truncated {
+		m.joins[oid].note(ch, lsn)
+	}
+}
+
+// note keeps a change, if the table is being copied. The applier's.
+func (j *join) note(ch *pgcdc.Change, lsn LSN) {
+	if j != nil && j.log != nil {
+		j.log.add(ch, lsn)
+		j.arrived++
+	}
+}
+
+// joinOne copies one table, replays what came meanwhile, and installs it. An error leaves the join waiting for another attempt. The two
+// looks were taken before and after the snapshot: the definition holds at F only if they agree on it.
+func (m *Mirror) joinOne(ctx context.Context, j *join, before, after *pgcdc.Catalog, snapshot pgcdc.ExportedSnapshot) error {
+	was, now := tableOf(before, j.oid), tableOf(after, j.oid)
+	if now == nil {
+		f := &failure{Reason: reasonGone, LSN: after.LSN, Remedy: remedyGone, Gone: true}
 		return m.inTurn(ctx, func() error { m.endJoin(j, f); return nil })
 	}
-	c := m.newCopy(&catalog.Tables[i], snapshot.ConsistentPoint)
-	c.table.seen = catalog.LSN
+	if was == nil || was.Fingerprint != now.Fingerprint || storageOf(was).rewritten(storageOf(now)) {
+		return errJoinAgain
+	}
+	c := m.newCopy(now, snapshot.ConsistentPoint)
+	c.table.seen = after.LSN
 	if err := m.inTurn(ctx, func() error { j.copy, j.old.copied = c, &c.copied; m.updateShared(); return nil }); err != nil {
 		return err
 	}
@@ -253,16 +287,22 @@ func (m *Mirror) joinOne(ctx context.Context, j *join, catalog *pgcdc.Catalog, s
 	}
 	for {
 		var done, idle bool
+		var full *table
 		err := m.inTurn(ctx, func() (err error) {
-			done, err = j.catchUp(m)
-			idle = !done && j.kept == nil
+			if done, err = j.catchUp(m); done || err != nil {
+				return err
+			}
+			idle = j.kept == nil
+			full, err = j.full(m)
 			return err
 		})
 		if err != nil || done {
 			return err
 		}
-		if err := m.flush(ctx, j.table, maxLSN); err != nil {
-			return err
+		if full != nil {
+			if err := m.flush(ctx, full, maxLSN); err != nil {
+				return err
+			}
 		}
 		if idle {
 			select {
@@ -272,6 +312,22 @@ func (m *Mirror) joinOne(ctx context.Context, j *join, catalog *pgcdc.Catalog, s
 			}
 		}
 	}
+}
+
+// full returns the table when what was replayed is to be written to a file before more is: as it is for a table that is followed, when
+// it has many full batches or memory is short. The applier's turn.
+func (j *join) full(m *Mirror) (*table, error) {
+	t := j.table
+	short := m.memory.Load() > m.cfg.Memory/2
+	if short && t.open.batch.weight >= sealLeast {
+		if err := m.sealOpen(t); err != nil {
+			return nil, err
+		}
+	}
+	if short && len(t.sealed) > 0 || len(t.sealed) >= flushBatches {
+		return t, nil
+	}
+	return nil, nil
 }
 
 // joinPause is how long a copied table waits for HWM to reach its snapshot before it is looked at again.
@@ -292,7 +348,20 @@ func (j *join) copied(m *Mirror, c *tableCopy) {
 // catchUp replays a slice of the log and, when there is nothing more, installs the table. The applier's turn, between two
 // transactions.
 func (j *join) catchUp(m *Mirror) (done bool, err error) {
-	for range m.replaySlice {
+	if j.log.err != nil {
+		return false, j.log.err
+	}
+	if why := j.superseded(); why != "" {
+		return false, fmt.Errorf("%w: %s", errJoinAgain, why)
+	}
+	slice := max(m.replaySlice, 2*j.arrived)
+	j.arrived = 0
+	for n := range slice {
+		if n%replayWeighed == replayWeighed-1 {
+			if m.weigh(j.table.open.batch); m.memory.Load() >= m.cfg.Memory {
+				return false, nil
+			}
+		}
 		if j.kept != nil && j.kept.left == 0 {
 			err := j.kept.close()
 			if j.kept = nil; err != nil {
@@ -307,6 +376,7 @@ func (j *join) catchUp(m *Mirror) (done bool, err error) {
 				return false, err
 			}
 			j.log = newChangeLog(m.cfg.IndexDir)
+			j.log.limit = m.logMemory()
 		}
 		ch, lsn, err := j.kept.next()
 		if err != nil {
@@ -324,6 +394,28 @@ func (j *join) catchUp(m *Mirror) (done bool, err error) {
 	}
 	m.weigh(j.table.open.batch)
 	return false, nil
+}
+
+// replayWeighed is the number of changes after which a replay looks at the bound of memory.
+const replayWeighed = 64
+
+// superseded says what a look that HWM has passed shows otherwise than the look that the copy began with: what sent no row event is not
+// in the log. Empty when nothing. The applier's turn.
+func (j *join) superseded() string {
+	t := j.table
+	switch now := j.shown; {
+	case j.shownAt <= t.seen:
+		return ""
+	case now == nil:
+		return reasonGone
+	case now.Unsupported != "":
+		return now.Unsupported
+	case now.Fingerprint != t.fingerprint:
+		return t.changed(now)
+	case t.storage.rewritten(storageOf(now)):
+		return reasonRewritten
+	}
+	return ""
 }
 
 // replay applies one kept change. The applier's turn.
@@ -417,9 +509,7 @@ func (m *Mirror) retire(t, by *table) {
 		return
 	}
 	m.tables = slices.Delete(m.tables, i, i+1)
-	if m.byOID[t.oid] == t {
-		delete(m.byOID, t.oid)
-	}
+	maps.DeleteFunc(m.byOID, func(_ uint32, known *table) bool { return known == t })
 	t.retired, t.lastReader = m.applied, m.marks.lastSerial()
 	m.closeIndexes(t)
 	by.replaces = append(by.replaces, t)
@@ -467,7 +557,17 @@ func (m *Mirror) discardTable(t *table) {
 		m.memory.Add(-s.batch.weight)
 		s.batch.weight = 0
 	}
-	t.files, t.sealed, t.open = nil, nil, nil
+	t.files, t.sealed, t.open, t.discarded = nil, nil, nil, true
+}
+
+// tableOf finds a table in a look by its OID; nil when it is not there.
+func tableOf(c *pgcdc.Catalog, oid uint32) *pgcdc.Table {
+	for i := range c.Tables {
+		if c.Tables[i].OID == oid {
+			return &c.Tables[i]
+		}
+	}
+	return nil
 }
 
 // joinings are the contents that are being brought in, by name. The applier's turn.

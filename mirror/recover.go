@@ -325,7 +325,7 @@ func (m *Mirror) keyHashes(ctx context.Context, s *shape, data iceberg.DataFile)
 // release gives up what the mirror holds at its end.
 func (m *Mirror) release() {
 	m.readers.close()
-	for _, t := range m.tables {
+	for _, t := range m.withMemory() {
 		m.closeIndexes(t)
 	}
 }

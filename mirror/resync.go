@@ -36,24 +36,29 @@ func (m *Mirror) Resync(ctx context.Context, req ResyncRequest, progress func(st
 	if len(req.Tables) == 0 {
 		return nil, errors.New("resync: name the tables")
 	}
-	var tables []*table
 	for _, name := range req.Tables {
-		t, err := m.findTable(name)
-		if err != nil {
+		if _, err := m.findTable(name); err != nil {
 			return nil, fmt.Errorf("resync: %w", err)
 		}
-		tables = append(tables, t)
 	}
 	catalog, err := m.source.Look(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("resync: %w", err)
 	}
-	joins := make([]*join, len(tables))
+	joins, names := make([]*join, len(req.Tables)), make([]string, len(req.Tables))
 	err = m.inTurn(ctx, func() error {
-		for i, t := range tables {
+		for i, name := range req.Tables {
+			t, err := m.findTable(name) // again: another table may have taken its place meanwhile
+			if err != nil {
+				return fmt.Errorf("resync: %w", err)
+			}
 			src := catalogued(catalog, t)
 			if src == nil {
 				return fmt.Errorf("resync: table %s is not in the publication", t)
+			}
+			names[i] = t.String()
+			if src.OID != t.oid && t.state == stateStreaming {
+				m.outdated(t, src.OID, m.applied, reasonTaken)
 			}
 			joins[i] = m.wantJoin(src.OID, t, "asked for")
 		}
@@ -68,7 +73,7 @@ func (m *Mirror) Resync(ctx context.Context, req ResyncRequest, progress func(st
 		if err := m.await(ctx, j, progress); err != nil {
 			return nil, err
 		}
-		r := ResyncTable{Name: tables[i].String()}
+		r := ResyncTable{Name: names[i]}
 		if j.err != nil {
 			r.Error = j.err.Error()
 		} else {

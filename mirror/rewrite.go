@@ -229,6 +229,10 @@ func (rw *rewrite) install(m *Mirror) error {
 		m.memory.Add(-s.batch.weight)
 		s.batch.weight = 0
 	}
+	if t.discarded {
+		m.discardTable(t)
+		return nil
+	}
 	t.install()
 	return m.cfg.Effect("version installed")
 }

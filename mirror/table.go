@@ -85,6 +85,7 @@ type table struct {
 	replaces   []*table      // to be dropped by the commit that creates it
 	appears    LSN           // its content begins here; 0 for the first copy's
 	lastReader uint64        // the newest reader registered when another table took its place
+	discarded  bool          // given up: what a job still brings goes too
 	retired    LSN           // another table took its place here; 0 while it is one of the mirror's
 	replayed   LSN           // end LSN of the last commit replayed before it joined; 0 once it has joined
 	copiedAt   LSN           // of the snapshot that its rows were copied from; 0 after a restart

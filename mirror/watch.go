@@ -103,6 +103,8 @@ const maxLooks = 64
 
 const reasonRewritten = "the table's rows were rewritten by ALTER TABLE"
 
+const reasonTaken = "another table has taken its name"
+
 const reasonGone = "the table was dropped or taken out of the publication"
 
 // compare looks for what no row event tells: tables whose definition has changed and tables that come are copied, tables that
@@ -112,12 +114,16 @@ func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]bool) {
 	for i := range c.Tables {
 		seen[c.Tables[i].OID] = &c.Tables[i]
 	}
+	for _, j := range m.joins {
+		j.shown, j.shownAt = seen[j.oid], c.LSN
+	}
 	for _, t := range slices.Clone(m.tables) {
 		now, ok := seen[t.oid]
 		switch {
-		case t.joining != nil || c.LSN <= t.seen: // known as it is later
+		case c.LSN <= t.seen: // known as it is later
+		case t.state == stateCopying: // its join compares for itself
 		case t.state == stateFailed:
-			if ok && t.failure.Gone && now.Unsupported == "" {
+			if t.joining == nil && ok && t.failure.Gone && now.Unsupported == "" {
 				m.wantJoin(t.oid, t, "it is back in the publication")
 			}
 		case !ok:
@@ -144,7 +150,7 @@ func (m *Mirror) newcomer(now *pgcdc.Table, lsn LSN) {
 	if i := slices.IndexFunc(m.tables, func(t *table) bool { return t.name == nameOf(now) }); i >= 0 {
 		// It has the name of a table that is gone, or is about to be found gone or renamed.
 		if t := m.tables[i]; t.state == stateFailed && t.joining == nil {
-			m.wantJoin(now.OID, t, "another table has taken its name")
+			m.wantJoin(now.OID, t, reasonTaken)
 		}
 		return
 	}

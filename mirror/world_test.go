@@ -27,6 +27,7 @@ type world struct {
 	clock  *fakeClock
 	tables []*modelTable
 
+	dir    string // of the logs of joins; the names of FileIndexes begin with it
 	m      *Mirror
 	replay *pgcdc.Replay
 	told   bool // the session has sent its Relation messages
@@ -59,6 +60,7 @@ type world struct {
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), ware: newFakeWarehouse(), files: &fakeFiles{files: map[string][]byte{}},
 		clock: &fakeClock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, effectErr: map[string]error{}}
+	w.dir = t.TempDir()
 	defs := modelTables()
 	for _, d := range defs {
 		w.tables = append(w.tables, &modelTable{def: d})
@@ -133,7 +135,7 @@ func (w *world) failAt(name string) {
 func (w *world) start() {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	cfg := Config{Slot: "m", Publications: []string{"p"}, IndexDir: "/i", BatchRows: 1 + w.rng.IntN(12), FlushWorkers: 1, CopyWorkers: 1,
+	cfg := Config{Slot: "m", Publications: []string{"p"}, IndexDir: w.dir, BatchRows: 1 + w.rng.IntN(12), FlushWorkers: 1, CopyWorkers: 1,
 		History: w.history, NullUnrepresentable: w.nullBad, FileRows: 1 + w.rng.Int64N(5),
 		Effect: w.effect}
 	m, err := New(cfg, w.source, w.ware, w.files, w.clock)
