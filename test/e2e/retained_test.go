@@ -55,7 +55,8 @@ func readRetained(m *Mirror, tables []*driven, digesters []interop.Digester) ([]
 		ids := make([]int64, len(r.snapshots))
 		for i, s := range r.snapshots {
 			ids[i] = s.ID
-			if i > 0 && s.LSN <= r.snapshots[i-1].LSN {
+			// A compaction makes another snapshot at the same LSN.
+			if i > 0 && s.LSN < r.snapshots[i-1].LSN {
 				return nil, fmt.Errorf("%s: snapshot %d of %s follows one of %s", t.name, s.ID, s.LSN, r.snapshots[i-1].LSN)
 			}
 		}
