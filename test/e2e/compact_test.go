@@ -14,8 +14,8 @@ func TestCompact(t *testing.T) {
 	pg, m := scene(t, []string{"create table t(id int primary key, v text, n numeric(8,2), a int[])", "create table log(line text)"}, "--checkpoint-interval", "1h")
 	for i := range 40 {
 		n := itoa(i * 100)
-		pg.Exec("begin; insert into t select i, 'v' || i, i / 3.0, array[i, null] from generate_series("+n+", "+n+" + 99) i; update t set v = v || '+' where id % 7 = "+itoa(i%7)+"; "+
-			"delete from t where id % 11 = "+itoa(i%11)+"; insert into log values ('line "+n+"'); commit")
+		pg.Exec("begin; insert into t select i, 'v' || i, i / 3.0, array[i, null] from generate_series(" + n + ", " + n + " + 99) i; update t set v = v || '+' where id % 7 = " + itoa(i%7) + "; " +
+			"delete from t where id % 11 = " + itoa(i%11) + "; insert into log values ('line " + n + "'); commit")
 		m.Checkpoint()
 	}
 	few := func(most int) {
