@@ -101,6 +101,10 @@ func (m *Mirror) change(ch *pgcdc.Change, lsn LSN) (rows int64, err error) {
 		return 0, err
 	}
 	if err := m.changeRow(t, ch, lsn); err != nil {
+		if errors.Is(err, errLeftOut) {
+			m.outdated(t, t.oid, lsn, err.Error())
+			return 1, nil
+		}
 		f, err := t.fault(ch, err)
 		if err != nil {
 			return 1, err

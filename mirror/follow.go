@@ -127,6 +127,10 @@ func (m *Mirror) connect(ctx, caller context.Context, streaming func()) error {
 	defer end()
 	m.endStream.Store(&end)
 	err = m.source.Stream(stream, slot.ConfirmedFlush, binary, m.events)
+	// Whether the stream had begun is known once what it delivered is applied.
+	if drained := m.drain(ctx); drained != nil {
+		return &lostStream{drained}
+	}
 	switch cause := context.Cause(refusable); {
 	case errors.Is(cause, ErrRefused):
 		err = cause

@@ -444,6 +444,9 @@ func (j *join) replay(m *Mirror, ch *pgcdc.Change, lsn LSN) error {
 	if err == nil {
 		return nil
 	}
+	if errors.Is(err, errLeftOut) {
+		return fmt.Errorf("%w: %w", errJoinAgain, err)
+	}
 	f, err := t.fault(ch, err)
 	if err != nil {
 		return err

@@ -192,6 +192,10 @@ func (e *rowError) Unwrap() error { return e.err }
 // errMissingRow: an update or delete names a row that the mirror does not hold.
 var errMissingRow = errors.New("the source changed a row that the mirror does not hold")
 
+// errLeftOut: an insert leaves a value out. An update that moves a row into a row filter is sent as an insert, without the TOASTed values that it left
+// alone (pgoutput_row_filter in PostgreSQL's pgoutput.c copies only those of the replica identity from the old row).
+var errLeftOut = errors.New("an update moved a row into the row filter, and the source sends no value that it left alone out of line")
+
 // seek decodes the identity's columns of a tuple into t.seeking.
 func (t *table) seek(tuple pgcdc.Tuple, nullable bool) error {
 	if len(tuple) != len(t.shape.columns) {
@@ -271,7 +275,7 @@ func (t *table) fill(m *Mirror, cols []*column, rows int, tuple, old pgcdc.Tuple
 			continue
 		case pgcdc.FormatUnchanged:
 			if from.segment == nil {
-				return &rowError{t.shape.columns[i].name, errors.New("the change leaves the value out and there is no old row")}
+				return &rowError{t.shape.columns[i].name, errLeftOut}
 			}
 			kept = append(kept, i)
 			continue
