@@ -236,10 +236,10 @@ func size(bytes int64) string {
 		return fmt.Sprintf("%d B", bytes)
 	}
 	f, unit := float64(bytes), -1
-	for f >= 1024 && unit < 4 {
+	for f >= 999.5 { // from there on %.3g would write an exponent
 		f, unit = f/1024, unit+1
 	}
-	return fmt.Sprintf("%.3g %ciB", f, "KMGTP"[unit])
+	return fmt.Sprintf("%.3g %ciB", f, "KMGTPE"[unit])
 }
 
 // count groups digits by three: 12,345,678.

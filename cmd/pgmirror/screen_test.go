@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -95,7 +96,7 @@ func TestScreenStates(t *testing.T) {
 }
 
 func TestHumanNumbers(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1 KiB", 1536: "1.5 KiB", 1 << 20: "1 MiB", 3 << 40: "3 TiB", 1 << 60: "1.02e+03 PiB"} {
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1 KiB", 1536: "1.5 KiB", 1 << 20: "1 MiB", 3 << 40: "3 TiB", 1 << 60: "1 EiB", 1<<20 - 1024: "0.999 MiB", 1020 << 30: "0.996 TiB", 990 << 30: "990 GiB", math.MaxInt64: "8 EiB"} {
 		if got := size(n); got != want {
 			t.Errorf("size(%d) = %q, want %q", n, got, want)
 		}
