@@ -36,9 +36,15 @@ func publishedRows(t *testing.T, p *harness.Postgres) {
 	columns := map[string]string{ // name of the table to its columns, when they are not (id, v, w)
 		"generated": "id int PRIMARY KEY, twice int GENERATED ALWAYS AS (id * 2) STORED, v int, w text",
 		"dropped":   "id int PRIMARY KEY, gone int, v int, w text",
+		"sent":      "id int PRIMARY KEY, twice int GENERATED ALWAYS AS (id * 2) STORED, v int, w text",
+		"named":     "id int PRIMARY KEY, v int, w text, twice int GENERATED ALWAYS AS (id * 2) STORED, thrice int GENERATED ALWAYS AS (id * 3) STORED",
 	}
 	names := []string{"plain", "one", "both", "open", "nothing", "texts", "schema.filtered", "schema.same", "listed", "listed_alike", "list_and_filter", "generated", "dropped",
 		"updates_open", "updates_too", "inserts_only", "never_inserted", "parted.a", "parted.b", "deep.a", "full_list"}
+	publishGenerated := r.number("current_setting('server_version_num')") >= 180000
+	if publishGenerated {
+		names = append(names, "sent", "named")
+	}
 	r.exec(`CREATE SCHEMA "schema"`, `CREATE SCHEMA parted`, "CREATE SCHEMA deep", `GRANT USAGE ON SCHEMA "schema", parted, deep TO `+r.name,
 		"CREATE TABLE parted.root(id int PRIMARY KEY, v int, w text) PARTITION BY RANGE (id)",
 		"CREATE TABLE parted.a PARTITION OF parted.root FOR VALUES FROM (0) TO (50)", "CREATE TABLE parted.b PARTITION OF parted.root FOR VALUES FROM (50) TO (1000)",
@@ -56,7 +62,7 @@ func publishedRows(t *testing.T, p *harness.Postgres) {
 		r.exec("CREATE TABLE " + quoted(name) + "(" + definition + ")")
 	}
 	r.exec("ALTER TABLE dropped DROP gone", "GRANT SELECT ON ALL TABLES IN SCHEMA public, \"schema\", parted, deep TO "+r.name)
-	r.more(
+	publications := []string{
 		`p1 FOR TABLE plain, one WHERE (id > 20), "both" WHERE (id < 10), "open" WHERE (id < 10), nothing WHERE (v > 3 OR NULL),
 			"texts" WHERE (w = 'it''s 3' OR w LIKE '%\1' OR upper(w) ~ '^X' OR (id % 7, w) IN ((2, 'é 2'))),
 			"schema".filtered WHERE (id = 1), listed (id, v), listed_alike (id, w), list_and_filter (w, id) WHERE (id > 50),
@@ -66,7 +72,11 @@ func publishedRows(t *testing.T, p *harness.Postgres) {
 		`p3 FOR TABLES IN SCHEMA "schema", TABLE "schema".same WHERE (id < 5)`,
 		`p4 FOR TABLE updates_open, updates_too WHERE (id < 5), never_inserted WHERE (id < 7) WITH (publish = 'update')`,
 		`p5 FOR TABLE inserts_only (v) WHERE (w IS NULL AND v < 50) WITH (publish = 'insert')`,
-	)
+	}
+	if publishGenerated {
+		publications = append(publications, "p6 FOR TABLE sent WHERE (id > 4), named (id, thrice) WITH (publish_generated_columns = stored)")
+	}
+	r.more(publications...)
 	r.createSlot()
 	f := r.stream(r.Source, true)
 	insert := `BEGIN;`
@@ -128,8 +138,12 @@ func publishedRows(t *testing.T, p *harness.Postgres) {
 		if !slices.Equal(copied, want) {
 			t.Errorf("%s: copied %d rows, sent were %d\n%.300v\n%.300v", name, len(copied), len(want), copied, want)
 		}
+		columns := map[string]int{"sent": 4, "named": 2, "listed": 2, "listed_alike": 2, "list_and_filter": 2, "inserts_only": 1}
+		if want := columns[name]; want != 0 && len(table.Columns) != want || want == 0 && len(table.Columns) != 3 {
+			t.Errorf("%s has %d columns", name, len(table.Columns))
+		}
 		if all := len(want) == 100 || strings.HasPrefix(name, "parted.") && len(want) == 50; all != slices.Contains([]string{"plain", "open", "updates_open", "schema.filtered", "schema.same", "listed",
-			"listed_alike", "generated", "parted.a", "deep.a", "full_list"}, name) {
+			"listed_alike", "generated", "parted.a", "deep.a", "full_list", "named"}, name) {
 			t.Errorf("%s: the server sent %d rows: the case shows nothing", name, len(want))
 		}
 	}
