@@ -50,6 +50,7 @@ type Mirror struct {
 	byOID   map[uint32]*table
 	touched []*table
 	steps   int    // changes applied
+	window  window // of the transaction that is being applied
 	probed  *probe // what the FileIndexes say of the key of the change that is being applied; nil when they were not asked
 	// From these sizes on keys are looked up together; a test lowers them.
 	probeRows    int64
@@ -113,6 +114,7 @@ func New(cfg Config, source Source, warehouse Warehouse, files Files, clock Cloc
 		joins: map[uint32]*join{}, joinWake: make(chan struct{}, 1),
 	}
 	m.probeRows, m.probeEntries = probeRows, probeEntries
+	m.window.m = m
 	m.flusher = newFlusher(m)
 	m.shared.set(func(s *sharedState) { s.state = "starting" })
 	return m, nil

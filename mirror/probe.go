@@ -56,6 +56,8 @@ const (
 	// windowRows and windowBytes bound a window.
 	windowRows  = 1024
 	windowBytes = 4 << 20
+	// windowValues is how many values a window keeps memory for between transactions.
+	windowValues = 64 << 10
 )
 
 // worthProbing says whether a transaction's keys are looked up together.
@@ -76,8 +78,8 @@ func (m *Mirror) worthProbingIn(t *table) bool {
 
 // applyInWindows is tx.Changes with the lookups of many changes done together before apply gets them.
 func (m *Mirror) applyInWindows(tx *pgcdc.Transaction, apply func(*pgcdc.Change) error) error {
-	w := &window{m: m}
-	defer func() { m.probed = nil }()
+	w := &m.window
+	defer w.forget()
 	err := tx.Changes(func(ch *pgcdc.Change) error {
 		if ch.Op != pgcdc.OpInsert && ch.Op != pgcdc.OpUpdate && ch.Op != pgcdc.OpDelete {
 			// What keys there are may be another matter after it.
@@ -96,6 +98,18 @@ func (m *Mirror) applyInWindows(tx *pgcdc.Transaction, apply func(*pgcdc.Change)
 		return err
 	}
 	return w.apply(apply)
+}
+
+// forget lets go of what an error left, and of memory that only a transaction of very large values needs.
+func (w *window) forget() {
+	w.m.probed = nil
+	w.changes, w.values, w.bytes = w.changes[:0], w.values[:0], w.bytes[:0]
+	if cap(w.bytes) > 2*windowBytes {
+		w.bytes = nil
+	}
+	if cap(w.values) > windowValues {
+		w.values = nil
+	}
 }
 
 // hold takes a change that is only lent.
@@ -130,8 +144,7 @@ func (w *window) apply(apply func(*pgcdc.Change) error) error {
 			return err
 		}
 	}
-	w.m.probed = nil
-	w.changes, w.values, w.bytes = w.changes[:0], w.values[:0], w.bytes[:0]
+	w.forget()
 	return nil
 }
 
