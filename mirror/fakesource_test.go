@@ -115,6 +115,8 @@ type fakeSource struct {
 	looking func()
 	// snapshotting, if set, runs before a snapshot other than the slot's is taken.
 	snapshotting func()
+	// snapshotted, if set, runs when it is taken and the mirror does not have it yet.
+	snapshotted func()
 	// fault, if set, is asked before each call that a connection could lose.
 	fault func(call string) error
 }
@@ -302,8 +304,12 @@ func (s *fakeSource) Snapshot(context.Context, time.Duration, func(string)) (pgc
 		s.snapshotting()
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return pgcdc.ExportedSnapshot{Name: "y", ConsistentPoint: s.insert}, func() {}, nil
+	at := s.insert
+	s.mu.Unlock()
+	if s.snapshotted != nil {
+		s.snapshotted()
+	}
+	return pgcdc.ExportedSnapshot{Name: "y", ConsistentPoint: at}, func() {}, nil
 }
 
 // Stream sends every commit that ends above from and then those that come, each followed by a keepalive when nothing is

@@ -5,24 +5,26 @@
 //	go run ./test/mutants -only fold   those whose name matches the expression "fold"
 //
 // A mutant is an exact replacement of text in package mirror; text that is not there exactly once is an error, so that a
-// mutant never silently stops being one. Nothing is written to the tree: the broken file reaches the compiler by -overlay. Each
-// mutant has 60 seconds to be noticed (-patience: more on a busy machine). The table names what noticed it, for the model test with the seed that runs it again:
+// mutant never silently stops being one. Nothing is written to the tree: the broken functions reach the compiler by -overlay, those of all
+// mutants beside the sound ones in one test binary (schemata). The tests must pass with none of them. Each mutant has 60 seconds to be noticed
+// (-patience: more on a busy machine). The table names what noticed it, for the model test with the seed that runs it again:
 //
 //	go test ./mirror -run TestModel -model.seed N
 //
-// It exits 1 when one survives. It takes some minutes and is no part of the ordinary tests.
+// It exits 1 when one survives, 3 when it cannot tell. It takes some minutes and is no part of the ordinary tests.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -55,17 +57,34 @@ func run(ctx context.Context, only string, patience time.Duration) (survivors in
 		return 0, err
 	}
 	defer os.RemoveAll(work)
-	for _, m := range mutants {
-		if _, err := m.overlay(root, work); err != nil { // before minutes are spent on the others
+	all, chosen := newSchemata(), newSchemata()
+	for i, m := range mutants {
+		if err := all.add(root, i+1, m); err != nil {
 			return 0, fmt.Errorf("%s: %w", m.name, err)
 		}
+		if wanted.MatchString(m.name) {
+			if err := chosen.add(root, i+1, m); err != nil {
+				return 0, fmt.Errorf("%s: %w", m.name, err)
+			}
+		}
 	}
-	for _, m := range mutants {
+	plan, err := chosen.write(root, work)
+	if err != nil {
+		return 0, err
+	}
+	r := runner{dir: filepath.Join(root, "mirror"), binary: filepath.Join(work, "mirror.test"), patience: patience}
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", plan, "-o", r.binary, "./mirror")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("build: %w\n%s", err, out)
+	}
+	tests := map[string]bool{}
+	for i, m := range mutants {
 		if !wanted.MatchString(m.name) {
 			continue
 		}
 		began := time.Now()
-		verdict, err := m.try(ctx, root, work, patience)
+		verdict, err := r.try(ctx, i+1, m.expression())
 		if err != nil {
 			return survivors, fmt.Errorf("%s: %w", m.name, err)
 		}
@@ -73,7 +92,12 @@ func run(ctx context.Context, only string, patience time.Duration) (survivors in
 			survivors++
 			verdict = "SURVIVED"
 		}
-		fmt.Printf("%-44s %-60s %5.1fs\n", m.name, verdict, time.Since(began).Seconds())
+		tests[m.expression()] = true
+		fmt.Printf("%-52s %-60s %5.1fs\n", m.name, verdict, time.Since(began).Seconds())
+	}
+	sound := strings.Join(slices.Sorted(maps.Keys(tests)), "|")
+	if verdict, err := r.try(ctx, 0, sound); err != nil || verdict != "" {
+		return survivors, fmt.Errorf("with nothing broken: %s: %w", verdict, err)
 	}
 	return survivors, nil
 }
@@ -86,56 +110,29 @@ func moduleRoot() (string, error) {
 	return filepath.Dir(strings.TrimSpace(string(out))), nil
 }
 
-// overlay writes the broken files to work, and the file that names them for the compiler.
-func (m mutant) overlay(root, work string) (planFile string, err error) {
-	overlay := struct{ Replace map[string]string }{map[string]string{}}
-	for i, e := range m.edits {
-		path := filepath.Join(root, "mirror", e.file)
-		from := path
-		if broken := overlay.Replace[path]; broken != "" {
-			from = broken
-		}
-		text, err := os.ReadFile(from)
-		if err != nil {
-			return "", err
-		}
-		if n := strings.Count(string(text), e.old); n != 1 {
-			return "", fmt.Errorf("the text to replace is %d times in %s:\n%s", n, e.file, e.old)
-		}
-		to := filepath.Join(work, fmt.Sprintf("%d-%s", i, e.file))
-		if err := os.WriteFile(to, []byte(strings.Replace(string(text), e.old, e.new, 1)), 0o600); err != nil {
-			return "", err
-		}
-		overlay.Replace[path] = to
+// expression says which tests must notice the mutant.
+func (m mutant) expression() string {
+	if m.tests == "" {
+		return "^TestModel$"
 	}
-	plan, err := json.Marshal(overlay)
-	if err != nil {
-		return "", err
-	}
-	planFile = filepath.Join(work, "overlay.json")
-	return planFile, os.WriteFile(planFile, plan, 0o600)
+	return m.tests
 }
 
-// try builds the broken engine's tests and runs them; it returns what noticed, or nothing.
-func (m mutant) try(ctx context.Context, root, work string, patience time.Duration) (verdict string, err error) {
-	planFile, err := m.overlay(root, work)
-	if err != nil {
-		return "", err
-	}
-	binary := filepath.Join(work, "mirror.test")
-	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", planFile, "-o", binary, "./mirror")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build: %w\n%s", err, out)
-	}
-	tests := m.tests
-	if tests == "" {
-		tests = "^TestModel$"
-	}
-	limited, cancel := context.WithTimeout(ctx, patience)
+// runner runs tests of the built mutants.
+type runner struct {
+	dir, binary string
+	patience    time.Duration
+}
+
+// try runs the tests of a mutant, or with 0 of the sound engine; it returns what noticed something, or nothing.
+func (r runner) try(ctx context.Context, mutant int, tests string) (verdict string, err error) {
+	limited, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
-	test := exec.CommandContext(limited, binary, "-test.run", tests, "-test.failfast")
-	test.Dir = filepath.Join(root, "mirror")
+	if mutant == 0 {
+		limited = ctx
+	}
+	test := exec.CommandContext(limited, r.binary, "-test.run", tests, "-test.failfast")
+	test.Dir, test.Env = r.dir, append(os.Environ(), fmt.Sprintf("%s=%d", selector, mutant))
 	out, err := test.CombinedOutput()
 	var exit *exec.ExitError
 	switch {

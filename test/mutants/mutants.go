@@ -12,25 +12,25 @@ type mutant struct {
 type edit struct{ file, old, new string }
 
 var mutants = []mutant{
-	{name: "deletes before inserts of a transaction", edits: []edit{{"apply.go", `	err := tx.Changes(func(ch *pgcdc.Change) error {
-		n, err := m.change(ch, lsn)`, `	if err := tx.Changes(func(ch *pgcdc.Change) error {
-		if ch.Op != pgcdc.OpDelete {
-			return nil
-		}
-		n, err := m.change(ch, lsn)
-		rows += n
-		return err
-	}); err != nil {
-		return err
+	{name: "deletes before inserts of a transaction", edits: []edit{{"apply.go", `	if m.worthProbing(tx) {
+		err = m.applyInWindows(tx, apply)
+	} else {
+		err = tx.Changes(apply)
 	}
-	err := tx.Changes(func(ch *pgcdc.Change) error {
-		if ch.Op == pgcdc.OpDelete {
-			return nil
+`, `	for _, deletes := range []bool{true, false} {
+		if err == nil {
+			err = tx.Changes(func(ch *pgcdc.Change) error {
+				if (ch.Op == pgcdc.OpDelete) != deletes {
+					return nil
+				}
+				return apply(ch)
+			})
 		}
-		n, err := m.change(ch, lsn)`}}},
+	}
+`}}},
 	{name: "keys looked up before inserts", edits: []edit{
-		{"apply.go", `	err := tx.Changes(func(ch *pgcdc.Change) error {
-		n, err := m.change(ch, lsn)`, `	early = nil
+		{"apply.go", `	if m.worthProbing(tx) {
+`, `	early = map[*table][]earlyLookup{}
 	_ = tx.Changes(func(ch *pgcdc.Change) error {
 		if ch.Op != pgcdc.OpUpdate && ch.Op != pgcdc.OpDelete {
 			return nil
@@ -43,29 +43,34 @@ var mutants = []mutant{
 		if ch.OldKind == 0 {
 			old = ch.New
 		}
-		var loc location
-		var ok bool
+		var found earlyLookup
 		if t.seek(old, m.cfg.NullUnrepresentable && t.shape.mode == wholeRow) == nil {
-			loc, ok, _ = t.find(m)
+			found.loc, found.ok, _ = t.find(m)
 		}
-		early = append(early, earlyLookup{loc, ok})
+		early[t] = append(early[t], found)
 		return nil
 	})
-	err := tx.Changes(func(ch *pgcdc.Change) error {
-		n, err := m.change(ch, lsn)`},
+	if m.worthProbing(tx) {
+`},
 		{"apply.go", `	loc, ok, err := t.find(m)
 	if err != nil {
 		return err
 	}
-`, `	loc, ok := early[0].loc, early[0].ok
-	early = early[1:]
+`, `	loc, ok, err := t.find(m)
+	if err != nil {
+		return err
+	}
+	if t.state == stateStreaming {
+		loc, ok = early[t][0].loc, early[t][0].ok
+		early[t] = early[t][1:]
+	}
 `},
 		{"apply.go", "// change applies one step", `type earlyLookup struct {
 	loc location
 	ok  bool
 }
 
-var early []earlyLookup
+var early map[*table][]earlyLookup
 
 // change applies one step`}}},
 	{name: "LWM computed outside the lock", tests: "^TestRegisterAndLow$", edits: []edit{
@@ -89,7 +94,7 @@ var early []earlyLookup
 		{"recover.go", "	if t == nil || rows != h.Entries {", "	if t == nil {"},
 		{"recover.go", "dataName(name) != h.Files[0].Path {", "name == \"\" {"},
 	}},
-	{name: "merged files in another order", tests: "^TestIndexesStayFew$|^TestModel$", edits: []edit{{"mergeindex.go", "j.out.segments = append(j.out.segments, x.segments...)", "j.out.segments = append(slices.Clone(x.segments), j.out.segments...)"}}},
+	{name: "merged files in another order", tests: "^TestIndexesStayFew$|^TestModel$", edits: []edit{{"mergeindex.go", "j.covered = append(j.covered, s)", "j.covered = append([]*segment{s}, j.covered...)"}}},
 	{name: "an index unmapped while a merge reads it", tests: "^TestTruncateDuringMerge$", edits: []edit{{"mergeindex.go", "	if x.busy {\n", "	if x.busy && x.path == \"\" {\n"}}},
 	{name: "a merged index outlives its truncated files", tests: "^TestTruncateDuringMerge$", edits: []edit{
 		{"mergeindex.go", "	if at < 0 {\n", "	if at < -1 {\n"},
@@ -114,7 +119,7 @@ var early []earlyLookup
 	{name: "cut-offs dropped at once", edits: []edit{{"rewrite.go", "	f.cuts.Store(&rw.cuts)\n", ""}}},
 	{name: "cut-offs dropped too early", edits: []edit{{"checkpoint.go", "cuts != nil && (*cuts)[len(*cuts)-1].lsn <= low {", "cuts != nil {"}}},
 	{name: "rows not cut off by create LSN", edits: []edit{{"batch.go", "	return sort.Search(n, func(i int) bool { return lsns[i] > uint64(x) })", "	return n - 0*sort.Search(n, func(i int) bool { return lsns[i] > uint64(x) })"}}},
-	{name: "publish before all tables are done", edits: []edit{{"apply.go", "	var rows int64\n	err := tx.Changes(", "	var rows int64\n	m.marks.publish(lsn, m.clock.Now())\n	err := tx.Changes("}}},
+	{name: "publish before all tables are done", edits: []edit{{"apply.go", "	var rows int64\n	apply :=", "	var rows int64\n	m.marks.publish(lsn, m.clock.Now())\n	apply :="}}},
 	{name: "fork guard off", tests: "^TestForkGuard$", edits: []edit{{"fork.go", "	if g.due {", "	if g.due && g.last.XID == 0 {"}}},
 	{name: "fork guard takes another commit for ours", tests: "^TestForkGuard$", edits: []edit{{"fork.go", "if !c.equal(g.last) {", "if c.EndLSN != g.last.EndLSN {"}}},
 	{name: "replay filter off", edits: []edit{
@@ -131,9 +136,9 @@ var early []earlyLookup
 	{name: "failed table folded", edits: []edit{{"checkpoint.go", "			if t.state != stateStreaming {\n				return nil\n			}\n			low", "			if t.version.Load() == nil {\n				return nil\n			}\n			low"}}},
 	{name: "failed table reaped", edits: []edit{{"checkpoint.go", "		low = min(low, t.failure.Good)\n", "		low = max(low, t.failure.Good)\n"}}},
 	{name: "a missing row ignored", edits: []edit{{"apply.go", "		return errMissingRow\n", "		return nil\n"}}},
-	{name: "equal hashes taken for equal keys in files", edits: []edit{{"table.go", "		if err != nil || same {\n", "		if err != nil || !same || same {\n			same = true\n"}}},
-	{name: "equal hashes taken for equal keys in memory", edits: []edit{{"table.go", "		if string(t.encoded) == string(t.compared) {\n", "		if len(t.encoded) > 0 {\n"}}},
-	{name: "a deleted candidate is taken", edits: []edit{{"table.go", "			if s.vis.Deleted(c.Row) {\n", "			if s.vis.Deleted(c.Row) && s.file.data.Rows < 0 {\n"}}},
+	{name: "equal hashes taken for equal keys in files", edits: []edit{{"find.go", "	return string(t.encoded) == string(t.compared), nil\n", "	return true, nil\n"}}},
+	{name: "equal hashes taken for equal keys in memory", edits: []edit{{"find.go", "			if string(t.encoded) != string(t.compared) {\n", "			if len(t.encoded) == 0 {\n"}}},
+	{name: "a deleted candidate is taken", edits: []edit{{"find.go", "			if seg == nil || seg.vis.Deleted(c.Row) {", "			if seg == nil || seg.vis.Deleted(c.Row) && seg.file.data.Rows < 0 {"}}},
 	{name: "an unchanged value becomes NULL", edits: []edit{{"table.go", "			kept = append(kept, i)\n", "			c.Null()\n"}}},
 	{name: "half a value stays after an error", edits: []edit{{"table.go", "			c.truncate(rows)\n			c.Null()\n			t.unrepresentable++\n", "			c.Null()\n			t.unrepresentable++\n"}}},
 	{name: "half a row stays after an error", tests: "^TestRefusedRow|^TestModel$", edits: []edit{{"table.go", "		b.truncate(row)\n", ""}}},
@@ -146,6 +151,61 @@ var early []earlyLookup
 	{name: "a waiter is not woken", tests: "^TestWait$|^TestReadYourWrites$", edits: []edit{{"watermarks.go", "		if wt.lsn <= to {\n", "		if wt.lsn < to {\n"}}},
 	{name: "NULLs written as values", tests: "^TestColumn", edits: []edit{{"column.go", "		validity, nulls = packBits(c.valid.read(to)[from:])\n", "		validity, nulls = packBits(c.valid.read(to)[:to-from])\n"}}},
 	{name: "the rows grow under a reader", tests: "^TestColumn", edits: []edit{{"column.go", "		return memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(ends[from-1 : to])), int(ends[to-1])\n", "		return memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(ends[from:to])), int(ends[to-1])\n"}}},
+
+	{name: "a deleted candidate of a probe is taken", edits: []edit{{"find.go", "seg != nil && !seg.vis.Deleted(c.Row)", "seg != nil"}}},
+	{name: "live rows are passed over as deleted ones", edits: []edit{{"find.go", "				if !alive {\n", "				if !alive || alive {\n"}}},
+	{name: "candidates used after the indexes changed", edits: []edit{{"probe.go", " && p.epoch == t.epoch", ""}}},
+	{name: "some candidates taken for all", edits: []edit{
+		{"probe.go", "				p.whole = false\n", ""},
+		{"probe.go", "p.whole = p.whole && p.n < probeMost", "p.whole = true"}}},
+	{name: "lent values used after their turn", edits: []edit{{"probe.go", "			v.Data = w.bytes[at:len(w.bytes):len(w.bytes)]\n", "			_ = at\n"}}},
+	{name: "probed before the changes that came first", edits: []edit{{"probe.go", "			if err := w.apply(apply); err != nil {\n				return err\n			}\n			return apply(ch)\n", "			return apply(ch)\n"}}},
+
+	{name: "a change at or below F replayed", edits: []edit{{"join.go", "if lsn <= j.from {", "if lsn <= j.from && lsn == 0 {"}}},
+	{name: "a change just above F not replayed", edits: []edit{{"join.go", "if lsn <= j.from {", "if lsn <= j.from+512 {"}}},
+	{name: "installed before HWM reaches F", edits: []edit{{"join.go", "if m.applied < j.from || m.applied != m.marks.high() {", "if m.applied != m.marks.high() {"}}},
+	{name: "installed before the log is empty", edits: []edit{{"join.go", "if j.kept == nil && j.log.changes == 0 {", "if j.kept == nil && (j.log.changes == 0 || j.table.rows > 0) {"}}},
+	{name: "floor above what was replayed", edits: []edit{{"rewrite.go", "	if t.replayed != 0 {", "	if t.replayed == 1 {"}}},
+	{name: "batches of a join are born at HWM", edits: []edit{{"table.go", "	if t.replayed != 0 {", "	if t.replayed == 1 {"}}},
+	{name: "the log begins after the snapshot", tests: "^TestLogBeginsBeforeTheSnapshot$", edits: []edit{
+		{"join.go", "	if err := m.inTurn(ctx, func() error { return m.beginJoins(before, queue) }); err != nil {\n		return err\n	}\n	told := false\n", "	told := false\n"},
+		{"join.go", "	defer release()\n", "	defer release()\n	if err := m.inTurn(ctx, func() error { return m.beginJoins(before, queue) }); err != nil {\n		return err\n	}\n"}}},
+	{name: "changes that come during a replay are lost", edits: []edit{{"join.go", "			j.log.limit = m.logMemory()\n		}\n		ch, lsn", "			j.log.limit = m.logMemory()\n			log := j.log\n			j.log = newChangeLog(m.cfg.IndexDir)\n			log.close()\n		}\n		ch, lsn"}}},
+	{name: "a TRUNCATE does not reach the log", edits: []edit{{"join.go", "		m.joins[oid].note(ch, lsn)\n	}\n", "		_ = m.joins[oid]\n	}\n"}}},
+	{name: "a definition changed under the copy", tests: "^TestAlteredWhileItIsCopied$", edits: []edit{{"join.go", "	case now.Fingerprint != t.fingerprint:\n		return t.changed(now)\n", ""}}},
+	{name: "a definition younger than the snapshot", tests: "^TestAlteredBetweenSnapshotAndLook$", edits: []edit{{"join.go", "was.Fingerprint != now.Fingerprint || ", ""}}},
+	{name: "the replaced table is not dropped", edits: []edit{{"checkpoint.go", "	for _, old := range t.dropped() {\n		cp.commit", "	for _, old := range t.dropped()[:0] {\n		cp.commit"}}},
+	{name: "what the replaced table replaced is not dropped", edits: []edit{{"checkpoint.go", "			list = append(list, old.dropped()...)\n", ""}}},
+	{name: "replaced tables reaped under a reader at J", edits: []edit{{"join.go", "t.retired > low || oldest <= t.lastReader ||", "t.retired > low || oldest == 0 ||"}}},
+	{name: "replaced tables reaped under an earlier reader", edits: []edit{{"join.go", "t.retired > low || oldest <= t.lastReader ||", "oldest <= t.lastReader ||"}}},
+	{name: "readers below J have the new content", edits: []edit{{"read.go", "		v = v.at(at)\n", ""}}},
+	{name: "the new content is there from F on", edits: []edit{{"join.go", "t.state, t.appears, t.replayed = stateStreaming, m.applied, 0", "t.state, t.appears, t.replayed = stateStreaming, 0, 0"}}},
+	{name: "the wish for a join does not survive", tests: "^TestJoinSurvivesRestart$", edits: []edit{{"recover.go", "	if r.Resync != \"\" {", "	if r.Resync == \"-\" {"}}},
+
+	{name: "deletions not carried over by a compaction", edits: []edit{
+		{"compact.go", "		if err := rw.carry(); err != nil {\n", "		rw.out.vis = deletion.NewVisibility(rw.floor)\n		if err := error(nil); err != nil {\n"},
+		{"compact.go", "	\"pgmirror/iceberg\"\n", "	\"pgmirror/deletion\"\n	\"pgmirror/iceberg\"\n"}}},
+	{name: "compacted files stay in the next snapshot", edits: []edit{{"checkpoint.go", "		for _, s := range t.compacted {\n", "		for _, s := range t.compacted[:0] {\n"}}},
+	{name: "a compaction leaves out what is deleted at HWM", edits: []edit{{"compact.go", "	low := m.marks.low()\n	inputs :=", "	low := m.marks.high()\n	inputs :="}}},
+	{name: "files with cut-offs are compacted", edits: []edit{{"compact.go", " && s.file.cuts.Load() == nil", ""}}},
+	{name: "files that no snapshot names are compacted", edits: []edit{{"compact.go", "s.file.published && ", ""}}},
+	{name: "truncated files are compacted", edits: []edit{
+		{"compact.go", " && s.droppedAt.Load() == 0\n", "\n"},
+		{"compact.go", "||\n		slices.ContainsFunc(rw.inputs, func(s *segment) bool { return s.droppedAt.Load() != 0 }) {", "{"},
+		{"rewrite.go", "	rw.out.droppedAt.Store(dropped)\n", ""}}},
+	{name: "a TRUNCATE during a compaction is lost", edits: []edit{
+		{"compact.go", "||\n		slices.ContainsFunc(rw.inputs, func(s *segment) bool { return s.droppedAt.Load() != 0 }) {", "{"},
+		{"rewrite.go", "	rw.out.droppedAt.Store(dropped)\n", ""}}},
+	{name: "a compaction of a table that failed is installed", edits: []edit{{"compact.go", "	if t.state != stateStreaming || at < 0 ||", "	if at < 0 ||"}}},
+	{name: "compacted rows found in their old files", edits: []edit{{"compact.go", "				x.segments[i] = nil\n", "				left = true\n"}}},
+	{name: "rows that compaction moved are merged", edits: []edit{{"mergeindex.go", "places[at.File] >= 0\n", "true\n"}}},
+	{name: "compacted rows lose their create LSNs", edits: []edit{{"compact.go", "	b.lsns.push(lsn)\n", "	b.lsns.push(1)\n"}}},
+	{name: "a compacted file in another place", edits: []edit{{"compact.go", "	t.files = slices.Replace(slices.Clone(t.files), at, at+len(rw.inputs), out...)\n", "	t.files = append(out, slices.Delete(slices.Clone(t.files), at, at+len(rw.inputs))...)\n"}}},
+
+	{name: "damage of one table stops all", tests: "^TestDamageFailsOneTable$", edits: []edit{{"recover.go", "				faults[home.table] = err\n				return nil\n", "				return err\n"}}},
+	{name: "damage is forgotten by the next life", tests: "^TestDamageFailsOneTable$", edits: []edit{{"damage.go", "	t.state, t.dirty = stateFailed, true\n", "	t.dirty = true\n"}}},
+	{name: "a damaged table is good up to HWM", tests: "^TestDamageFailsOneTable$", edits: []edit{{"damage.go", "Good: m.doc.Cut,", "Good: maxLSN,"}}},
+	{name: "a damaged table holds back the slot", tests: "^TestDamageFailsOneTable$", edits: []edit{{"checkpoint.go", "	m.source.Acknowledge(cp.cut)\n", "	for _, t := range m.tables {\n		if t.damage != \"\" {\n			cp.cut = t.failure.Good\n		}\n	}\n	m.source.Acknowledge(cp.cut)\n"}}},
 }
 
 // versionBefore makes Pin load the tables' versions before the given place instead of after the reader is registered.
