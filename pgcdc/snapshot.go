@@ -58,6 +58,9 @@ func (s *Source) takeSnapshot(ctx context.Context, patience time.Duration, waiti
 	if err == nil && (len(rows) != 1 || len(rows[0]) != 1) {
 		err = malformedf("an exported snapshot without a name")
 	}
+	if err == nil { // the end of its session would drop it too, but some time after
+		err = pglogrepl.DropReplicationSlot(ctx, maker, quoteIdent(temporaryName(s.cfg.Slot, maker.PID())), pglogrepl.DropReplicationSlotOptions{})
+	}
 	if err != nil {
 		closeConn(holder)
 		return ExportedSnapshot{}, nil, err
