@@ -83,7 +83,8 @@ func readLSN(ctx context.Context, conn *pgconn.PgConn) (LSN, error) {
 type looker struct {
 	ctx     context.Context
 	conn    *pgconn.PgConn
-	version int // major
+	version int  // major
+	texts   bool // filters are read as SQL, which waits for locks of their tables
 }
 
 // relationRow is what the catalogue says of one published relation, beyond Table.
@@ -198,7 +199,7 @@ func (l *looker) relations(publications []publicationRow) ([]*relationRow, error
 			coalesce(has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE'), false),
 			coalesce(row_security_active(c.oid), false)
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		WHERE (n.nspname, c.relname) IN (SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname IN (` + quoteLiterals(names) + `))
+		WHERE c.oid IN (SELECT relation FROM (` + publishedTables(l.version, names) + `) p)
 		ORDER BY n.nspname COLLATE "C", c.relname COLLATE "C"`
 	var relations []*relationRow
 	var oids []uint32
@@ -216,11 +217,11 @@ func (l *looker) relations(publications []publicationRow) ([]*relationRow, error
 	if err != nil || len(relations) == 0 {
 		return nil, err
 	}
-	how, err := readPublished(l.ctx, l.conn, names, oids)
+	how, err := readPublished(l.ctx, l.conn, names, oids, l.texts)
 	if err != nil {
 		return nil, err
 	}
-	// The view may be newer than the snapshot: what came into a publication since then comes with the next look.
+	// A filter of a table that was dropped since the snapshot has no text: the next look knows it no more.
 	return slices.DeleteFunc(relations, func(r *relationRow) bool {
 		r.published = how[r.table.OID]
 		return len(r.published.by) == 0 || r.published.vanished

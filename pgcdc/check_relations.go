@@ -95,10 +95,10 @@ func (f *checkFacts) readAround(l *looker, found []publicationRow, oids []uint32
 			return nil
 		})
 	}
-	err := each(`SELECT c.oid, p.pubname, `+wholesale(l.version)+`
-		FROM pg_publication_tables p JOIN pg_namespace n ON n.nspname = p.schemaname JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename
-			JOIN pg_publication b ON b.pubname = p.pubname
-		WHERE p.pubname IN (`+published+`) AND c.oid IN (`+in+`) ORDER BY p.pubname`, func(c *checkedRelation, r *rowReader) {
+	err := each(`SELECT c.oid, b.pubname, `+wholesale(l.version)+`
+		FROM (`+publishedTables(l.version, names)+`) p JOIN pg_class c ON c.oid = p.relation JOIN pg_namespace n ON n.oid = c.relnamespace
+			JOIN pg_publication b ON b.oid = p.publication
+		WHERE c.oid IN (`+in+`) ORDER BY b.pubname`, func(c *checkedRelation, r *rowReader) {
 		c.publications = append(c.publications, r.text())
 		if r.bool() {
 			c.wholesale = append(c.wholesale, c.publications[len(c.publications)-1])

@@ -92,7 +92,7 @@ func (s *Source) checkUnchanged(ctx context.Context, conn *pgconn.PgConn, table 
 	if !same || then != now {
 		return nil, fmt.Errorf("%w (its storage is another)", ErrRewritten)
 	}
-	how, err := readPublished(ctx, conn, s.cfg.Publications, []uint32{table.OID})
+	how, err := readPublished(ctx, conn, s.cfg.Publications, []uint32{table.OID}, true)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ type publishedBy struct {
 	delete         bool   //
 	generated      bool   // stored generated columns too
 	whole          bool   // with all tables or with its schema: without filter or list
-	filter         string // an SQL condition; empty when there is none
+	filter         string // an SQL condition, or without texts something that differs exactly where filters do; empty when there is none
 	columns        []int16
 	listed         bool // only columns are published
 }
@@ -53,10 +53,17 @@ type publishedRow struct {
 // names of now. A publication's own row has a version, because ALTER PUBLICATION … SET writes it; rows of pg_publication_rel and
 // pg_publication_namespace are never written again, not even for another filter: they are replaced. A partition belongs to what is above it by
 // pg_inherits, a table to its schema by pg_depend; both of their rows can be written again.
-func publishedSQL(version int, publications []string, oids []uint32) string {
+//
+// With texts, filters are SQL, and the question waits for whoever holds a filtered table exclusively. Without, a filter is the tree that the
+// catalogue keeps, less the positions of its parts in the statement that made it.
+func publishedSQL(version int, publications []string, oids []uint32, texts bool) string {
+	filter := "regexp_replace(m.prqual::text, ' :location -?[0-9]+', '', 'g')"
+	if texts {
+		filter = "pg_get_expr(m.prqual, m.prrelid)"
+	}
 	tables := "SELECT 'table', m.prpubid, m.oid, false, NULL::text, NULL::text FROM pg_publication_rel m WHERE m.prrelid = up.member"
 	if version >= 15 { // row filters, column lists and publications of schemas came with PostgreSQL 15
-		tables = `SELECT 'table', m.prpubid, m.oid, m.prqual IS NOT NULL, pg_get_expr(m.prqual, m.prrelid), array_to_string(m.prattrs::int2[], ' ')
+		tables = `SELECT 'table', m.prpubid, m.oid, m.prqual IS NOT NULL, ` + filter + `, array_to_string(m.prattrs::int2[], ' ')
 				FROM pg_publication_rel m WHERE m.prrelid = up.member
 			UNION ALL SELECT 'schema', s.pnpubid, s.oid, false, NULL, NULL FROM pg_publication_namespace s WHERE s.pnnspid = up.schema`
 	}
@@ -82,8 +89,8 @@ func publishedSQL(version int, publications []string, oids []uint32) string {
 }
 
 // readPublished reads how relations are published now, or as the snapshot of the connection's transaction sees it.
-func readPublished(ctx context.Context, conn *pgconn.PgConn, publications []string, oids []uint32) (map[uint32]*published, error) {
-	rows, err := query(ctx, conn, publishedSQL(majorVersion(conn.ParameterStatus("server_version")), publications, oids))
+func readPublished(ctx context.Context, conn *pgconn.PgConn, publications []string, oids []uint32, texts bool) (map[uint32]*published, error) {
+	rows, err := query(ctx, conn, publishedSQL(majorVersion(conn.ParameterStatus("server_version")), publications, oids, texts))
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 
 var publishedTests = map[string]serverTest{
 	"Rows": publishedRows, "Identity": publishedIdentity, "Refusals": publishedRefusals, "CopyRefuses": publishedCopyRefuses, "Ranges": publishedRanges,
+	"Tables": publishedTables, "Locked": publishedLocked,
 }
 
 // more makes further publications of the rig and configures them all.
