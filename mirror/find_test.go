@@ -75,3 +75,48 @@ func TestSpentIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestLiveRowsAreNotPassedOver: of two keys with one hash the one has one row, and many rows of the other beside it are deleted; both are
+// found, whichever is sought first and whichever came first.
+func TestLiveRowsAreNotPassedOver(t *testing.T) {
+	for _, order := range [][2]int{{0, 1}, {1, 0}} {
+		w := newWorld(t, 1)
+		w.faults, w.pressure, w.eager, w.history = 0, false, false, 0
+		w.start()
+		ctx := context.Background()
+		w.check(w.m.inTurn(ctx, func() error { w.m.cfg.BatchRows = 100; return nil }))
+		mt := w.table(9)
+		held := map[int]*version{}
+		insert := func(key int) {
+			row := []cell{uuidCell(collidingKeys[key]), nil, nil}
+			w.planned(9, message{'I'}.u32(9).u8('N').tuple(row), func(c LSN) {
+				held[key] = &version{cells: row, created: c}
+				mt.versions = append(mt.versions, held[key])
+			})
+		}
+		remove := func(key int) {
+			w.planned(9, message{'D'}.u32(9).old(&mt.def, held[key].cells), func(c LSN) { held[key].deleted = c })
+		}
+		pin, err := w.m.marks.register(0) // so that the deleted rows go to the file
+		w.check(err)
+		insert(0)
+		for range spentLeast {
+			insert(1)
+			remove(1)
+		}
+		insert(1)
+		tab := w.m.byOID[9]
+		w.check(w.m.inTurn(ctx, func() error { return w.m.sealOpen(tab) }))
+		w.check(w.m.flush(ctx, tab, maxLSN))
+		w.m.marks.release(pin)
+		if n := tab.indexes[0].entries; n != spentLeast+2 {
+			t.Fatalf("%d rows are in the file", n)
+		}
+		for _, key := range order {
+			remove(key)
+		}
+		w.readSomewhere()
+		w.audit()
+		w.end()
+	}
+}

@@ -118,7 +118,7 @@ var early map[*table][]earlyLookup
 	{name: "a large transaction shares batches", tests: "^TestChoose|^TestModel$", edits: []edit{{"apply.go", "	if tx.Spilled {", "	if tx.Spilled && lsn == 0 {"}}},
 	{name: "cut-offs dropped at once", edits: []edit{{"rewrite.go", "	f.cuts.Store(&rw.cuts)\n", ""}}},
 	{name: "cut-offs dropped too early", edits: []edit{{"checkpoint.go", "cuts != nil && (*cuts)[len(*cuts)-1].lsn <= low {", "cuts != nil {"}}},
-	{name: "rows not cut off by create LSN", edits: []edit{{"batch.go", "	return sort.Search(n, func(i int) bool { return lsns[i] > uint64(x) })", "	return n - 0*sort.Search(n, func(i int) bool { return lsns[i] > uint64(x) })"}}},
+	{name: "rows not cut off by create LSN", edits: []edit{{"segment.go", "		return s.batch.visible(x)\n", "		return int(s.batch.published.Load())\n"}}},
 	{name: "publish before all tables are done", edits: []edit{{"apply.go", "	var rows int64\n	apply :=", "	var rows int64\n	m.marks.publish(lsn, m.clock.Now())\n	apply :="}}},
 	{name: "fork guard off", tests: "^TestForkGuard$", edits: []edit{{"fork.go", "	if g.due {", "	if g.due && g.last.XID == 0 {"}}},
 	{name: "fork guard takes another commit for ours", tests: "^TestForkGuard$", edits: []edit{{"fork.go", "if !c.equal(g.last) {", "if c.EndLSN != g.last.EndLSN {"}}},
@@ -153,7 +153,7 @@ var early map[*table][]earlyLookup
 	{name: "the rows grow under a reader", tests: "^TestColumn", edits: []edit{{"column.go", "		return memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(ends[from-1 : to])), int(ends[to-1])\n", "		return memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(ends[from:to])), int(ends[to-1])\n"}}},
 
 	{name: "a deleted candidate of a probe is taken", edits: []edit{{"find.go", "seg != nil && !seg.vis.Deleted(c.Row)", "seg != nil"}}},
-	{name: "live rows are passed over as deleted ones", edits: []edit{{"find.go", "				if !alive {\n", "				if !alive || alive {\n"}}},
+	{name: "live rows are passed over as deleted ones", tests: "^TestLiveRowsAreNotPassedOver$", edits: []edit{{"find.go", "				if !alive {\n", "				if !alive || alive {\n"}}},
 	{name: "candidates used after the indexes changed", edits: []edit{{"probe.go", " && p.epoch == t.epoch", ""}}},
 	{name: "some candidates taken for all", edits: []edit{
 		{"probe.go", "				p.whole = false\n", ""},
