@@ -47,7 +47,7 @@ type Config struct {
 }
 
 // EffectNames are the steps that Config.Effect may see.
-var EffectNames = []string{"batch sealed", "file index", "version installed", "acknowledge", "acknowledged"}
+var EffectNames = []string{"batch sealed", "file index", "version installed", "acknowledge", "acknowledged", "join begun", "table joined"}
 
 // Validate reports every fault and sets the defaults.
 func (c *Config) Validate() error {

@@ -216,7 +216,7 @@ func (m *Mirror) beginJoins(catalog *pgcdc.Catalog, queue []*join) error {
 		j.log.limit = m.logMemory()
 	}
 	m.updateShared()
-	return nil
+	return m.cfg.Effect("join begun")
 }
 
 // binaryOK says whether every column of every table can be read in binary.
@@ -369,7 +369,10 @@ func (j *join) catchUp(m *Mirror) (done bool, err error) {
 			}
 		}
 		if j.kept == nil && j.log.changes == 0 {
-			return m.installJoin(j), nil
+			if !m.installJoin(j) {
+				return false, nil
+			}
+			return true, m.cfg.Effect("table joined")
 		}
 		if j.kept == nil {
 			if j.kept, err = j.log.reader(); err != nil {

@@ -16,7 +16,8 @@
 //	transactions ──▶ PostgreSQL ◀─ wire ─▶ mirror ──▶ FS        one life: drawn effect fails ─▶ wire cut, Crash ─▶ inspect
 //	                                                            chain: lives … ─▶ catch up, compare ─▶ restart, compare
 //
-// Each life draws the effect at which it dies from a deck in which all have the same share. In that moment the wire to
+// Tables are copied again meanwhile, on request and because their columns change without a row event. Each life draws the effect at which it
+// dies from a deck in which all have the same share. In that moment the wire to
 // PostgreSQL is cut too, so that no goodbye leaves a dead process. The goroutines that are left run into the dead FS, the
 // dead hook or the dead wire; when all have ended, the disk loses what was not synced. Two deaths in a row strike recovery
 // itself, or the first copy in any of its stored phases. After each death the slot must not be confirmed beyond the stored

@@ -35,10 +35,14 @@ type life struct {
 	held      []*readstate.State
 }
 
-// sourceEffects are the steps that watchedSource names.
-var sourceEffects = []string{"drop slot", "slot dropped", "create slot", "slot created", "copy table", "rows copied"}
+// The steps that watchedSource names: those of the first copy alone, those of every copy, and those of the copy of a table that joins.
+var (
+	firstEffects = []string{"drop slot", "slot dropped", "create slot", "slot created"}
+	copyEffects  = []string{"copy table", "rows copied"}
+	joinEffects  = []string{"take snapshot", "snapshot taken"}
+)
 
-// watchedSource names what the mirror does to PostgreSQL before the stream begins.
+// watchedSource names what the mirror does to PostgreSQL beside streaming.
 type watchedSource struct {
 	*pgcdc.Source
 	effect func(string) error
@@ -63,6 +67,21 @@ func (s watchedSource) CreateSlot(ctx context.Context) (pgcdc.ExportedSnapshot, 
 		err = s.effect("slot created")
 	}
 	return snapshot, err
+}
+
+func (s watchedSource) Snapshot(ctx context.Context, patience time.Duration, waiting func(string)) (pgcdc.ExportedSnapshot, func(), error) {
+	if err := s.effect("take snapshot"); err != nil {
+		return pgcdc.ExportedSnapshot{}, nil, err
+	}
+	snapshot, release, err := s.Source.Snapshot(ctx, patience, waiting)
+	if err != nil {
+		return snapshot, release, err
+	}
+	if err := s.effect("snapshot taken"); err != nil {
+		release()
+		return pgcdc.ExportedSnapshot{}, nil, err
+	}
+	return snapshot, release, nil
 }
 
 // Extents makes every table large, so that a copy has several ranges.

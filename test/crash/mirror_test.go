@@ -54,18 +54,25 @@ var fileEffects = []string{"create", "write", "sync", "rename", "remove", "mkdir
 
 // allEffects names every step at which a mirror dies in this test.
 func allEffects() []string {
-	return slices.Concat(fileEffects, iceberg.EffectNames, mirror.EffectNames, sourceEffects)
+	return slices.Concat(fileEffects, iceberg.EffectNames, mirror.EffectNames, firstEffects, copyEffects, joinEffects)
 }
 
-// draw chooses where the next life ends: each effect, and none at all, comes as often as any other, the source's only before the
-// first copy is complete; which of its occurrences it is, is left to chance.
+// ofJoins says that an effect comes only when a table is copied again.
+func ofJoins(name string) bool {
+	return slices.Contains(joinEffects, name) || strings.Contains(name, "join")
+}
+
+// draw chooses where the next life ends: each effect, and none at all, comes as often as any other, those of the first copy only before
+// that is complete, and those of joins only after; which of its occurrences it is, is left to chance.
 func (c *chain) draw() *Effects {
 	which := 0
 	if c.streaming {
 		which = 1
 	}
 	if len(c.deck[which]) == 0 {
-		names := slices.DeleteFunc(append(allEffects(), Outright), func(name string) bool { return c.streaming && slices.Contains(sourceEffects, name) })
+		names := slices.DeleteFunc(append(allEffects(), Outright), func(name string) bool {
+			return c.streaming && slices.Contains(firstEffects, name) || !c.streaming && ofJoins(name)
+		})
 		c.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 		c.deck[which] = names
 	}
@@ -76,7 +83,7 @@ func (c *chain) draw() *Effects {
 	}
 	spread := 2.0 // mean number of occurrences that are survived
 	switch {
-	case strings.Contains(name, "slot"):
+	case strings.Contains(name, "slot"), ofJoins(name):
 		spread = 0
 	case slices.Contains(fileEffects, name) && name != "mkdir":
 		spread = 20
@@ -166,6 +173,12 @@ func (c *chain) work(l *life) {
 			return
 		}
 		c.check(c.writer.transaction())
+		switch c.random.IntN(50) {
+		case 0, 1:
+			c.resync(l)
+		case 2:
+			c.check(c.writer.alter())
+		}
 		switch c.random.IntN(12) {
 		case 0, 1:
 			c.checkpoint(l, patience)
@@ -179,6 +192,18 @@ func (c *chain) work(l *life) {
 	}
 	if !l.over() {
 		c.checkpoint(l, patience)
+	}
+}
+
+// resync asks for a table to be copied again, and waits for it for a while or does not.
+func (c *chain) resync(l *life) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(c.random.IntN(100))*time.Millisecond)
+	defer cancel()
+	args, err := json.Marshal(mirror.ResyncRequest{Tables: []string{altered[c.random.IntN(len(altered))]}})
+	c.check(err)
+	_, err = l.mirror.Call(ctx, "resync", args, nil)
+	if err != nil && ctx.Err() == nil && !l.over() {
+		l.fatal("resync", err)
 	}
 }
 
@@ -234,6 +259,7 @@ type document struct {
 		Name    readstate.TableName `json:"name"`
 		State   string              `json:"state"`
 		Failure json.RawMessage     `json:"failure"`
+		Resync  string              `json:"resync"`
 	} `json:"tables"`
 }
 
@@ -264,7 +290,7 @@ func (c *chain) inspect() {
 	}
 	c.durable, c.streaming = durable, doc.Phase == "streaming"
 	for _, t := range doc.Tables {
-		if t.State != "streaming" {
+		if t.State != "streaming" && t.Resync == "" {
 			c.t.Fatalf("table %s is stored as %s: %s", t.Name.Name, t.State, t.Failure)
 		}
 	}
@@ -319,12 +345,19 @@ func (c *chain) catchUp() contents {
 	return want
 }
 
-// compare reads everything that was committed on the source.
+// compare reads everything that was committed on the source, once what is to be copied again has been.
 func (c *chain) compare(l *life, want contents) {
 	c.t.Helper()
-	state, err := l.mirror.Pin(context.Background(), readstate.PinRequest{WaitSource: true, Timeout: patience})
-	if err != nil {
-		l.fatal("read what was committed", err)
+	var state *readstate.State
+	for deadline := time.Now().Add(patience); ; l.wait(deadline) {
+		var err error
+		if state, err = l.mirror.Pin(context.Background(), readstate.PinRequest{WaitSource: true, Timeout: patience}); err != nil {
+			l.fatal("read what was committed", err)
+		}
+		if !slices.ContainsFunc(state.Tables, func(t *readstate.Table) bool { return strings.Contains(t.Err, "it is being copied") }) {
+			break
+		}
+		state.Release()
 	}
 	defer state.Release()
 	got, err := stateContents(state)

@@ -70,6 +70,15 @@ var truncates = []string{
 	`TRUNCATE keyed`, `TRUNCATE bag, composite`, `TRUNCATE journal, accounts`, `TRUNCATE texts`, `TRUNCATE fullkey, byindex, journal`,
 }
 
+// altered are tables whose definition changes, without a row event.
+var altered = []string{"keyed", "bag", "texts", "journal"}
+
+// alter gives one of them a column, or takes it away.
+func (w *writer) alter() error {
+	how := []string{"ADD COLUMN IF NOT EXISTS extra int DEFAULT 7", "DROP COLUMN IF EXISTS extra"}
+	return w.Exec("ALTER TABLE " + altered[w.random.IntN(len(altered))] + " " + how[w.random.IntN(len(how))])
+}
+
 // writer changes the source in one session, in transactions that its seed chooses.
 type writer struct {
 	*harness.Session
