@@ -217,6 +217,30 @@ func TestCarry(t *testing.T) {
 	}
 }
 
+// TestFlushOfAJoin: a deletion that is replayed while the new content is flushed lies below LWM; the flush keeps it nevertheless.
+func TestFlushOfAJoin(t *testing.T) {
+	m, tab := choosing(t)
+	tab.replayed = 10
+	tab.open = m.newBatchSegment(tab)
+	a := tab.seal(m, 10, 10)
+	m.applied, tab.replayed = 20, 15
+	m.marks.open(20, someTime)
+	rw, err := m.begin(tab, maxLSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.vis.Delete(0, 17); err != nil {
+		t.Fatal(err)
+	}
+	rw.out = &segment{file: &file{}}
+	if err := rw.carry(); err != nil {
+		t.Fatal(err)
+	}
+	if !rw.out.vis.DeletedAt(0, 17) || rw.out.vis.DeletedAt(0, 16) || rw.out.vis.DeletedAt(1, 20) {
+		t.Error("the replayed deletion has another place or LSN in the file")
+	}
+}
+
 // TestChooseLargeTransactionApart: a large transaction's rows are in batches of their own, which can be flushed before it ends; those of
 // a small one share a batch with the rows before it.
 func TestChooseLargeTransactionApart(t *testing.T) {

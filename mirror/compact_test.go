@@ -27,6 +27,18 @@ func (w *world) flushed(oid uint32, files int) *table {
 	return t
 }
 
+// created lists the create LSNs that the table's files hold of the rows that are alive.
+func (w *world) created(t *table) (lsns []string) {
+	w.t.Helper()
+	for _, s := range t.files {
+		dead, err := s.vis.At(w.m.marks.high(), uint32(s.file.data.Rows))
+		w.check(err)
+		lsns = append(lsns, w.rowsOfFile(s.file.data.Path, s.file.data.Rows, []int32{iceberg.LSNFieldID}, dead.Contains)...)
+	}
+	slices.Sort(lsns)
+	return lsns
+}
+
 // TestCompactMakesOneFile: many files become one, with the rows that are alive, found by their keys as before; a pinned reader keeps the old ones;
 // the next snapshot names the new one alone, also after a crash, and the old ones go when nobody needs them.
 func TestCompactMakesOneFile(t *testing.T) {
@@ -38,7 +50,7 @@ func TestCompactMakesOneFile(t *testing.T) {
 	tab := w.flushed(1, 4)
 	st, err := w.m.Pin(ctx, readstate.PinRequest{})
 	w.check(err)
-	old := len(tab.files)
+	old, created := len(tab.files), w.created(tab)
 	for _, all := range []bool{false, true} {
 		for done := false; !done; {
 			done, err = w.m.compact(ctx, tab, all)
@@ -47,6 +59,9 @@ func TestCompactMakesOneFile(t *testing.T) {
 	}
 	if len(tab.files) >= old || len(tab.indexes) != len(tab.files) || len(tab.compacted) < 2 {
 		t.Fatalf("%d files of %d, %d indexes, %d compacted", len(tab.files), old, len(tab.indexes), len(tab.compacted))
+	}
+	if got := w.created(tab); !slices.Equal(got, created) {
+		t.Errorf("the rows were created at %v, want %v", got, created)
 	}
 	w.audit()
 	w.compare(st, false)

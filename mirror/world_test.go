@@ -616,6 +616,9 @@ func (w *world) during(name string, job func() error) {
 		w.failAt(effects[w.rng.IntN(len(effects))])
 	}
 	err := job()
+	if w.t.Failed() { // on a goroutine of the job
+		w.t.FailNow()
+	}
 	w.ware.writing, w.ware.committing, w.files.merging = nil, nil, nil
 	w.note("%s done: %v", name, err)
 	if errors.Is(err, errPowerCut) {
