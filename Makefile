@@ -1,5 +1,6 @@
 # make build   bin/pgmirror
 # make test    everything the tests need, and all of them
+# make test-versions   a chosen part of them on PostgreSQL 14 to 18 (an hour or so); make test-versions VERSIONS="14 18" for some
 # make demo    a throw-away PostgreSQL, mirrored under writes and compared with DuckDB's answers
 # make crash   2,000 deaths of a mirror; make crash ROUNDS=n SEED=n for others
 # make bench   pgmirror beside what bounds it, into docs/benchmarks.md
@@ -16,7 +17,7 @@ PLAIN := ./cmd/... ./duckdb/... ./test/...
 
 export CGO_ENABLED := 1
 
-.PHONY: build test tools demo crash bench bench-compare fmt vet clean
+.PHONY: build test test-versions tools demo crash bench bench-compare fmt vet clean
 
 build:
 	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/pgmirror ./cmd/pgmirror
@@ -37,6 +38,10 @@ test: tools build vet
 	go test -race -timeout 30m $(RACE) || code=$$?; \
 	go test -timeout 60m -p 1 $(PLAIN) || code=$$?; \
 	exit $$code
+
+# Not a part of test, for its time.
+test-versions: build
+	@test/setup/test-versions.sh $(VERSIONS)
 
 demo: build
 	@test/setup/packages.sh postgres

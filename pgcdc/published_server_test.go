@@ -33,6 +33,7 @@ func (r *rig) more(publications ...string) {
 // What a copy holds is what pgoutput sends when the same rows are inserted: the same rows, the same columns. The server decides, whatever
 // publishes a table: filters, several publications, schemas, partitions, lists, generated columns, sets of operations.
 func publishedRows(t *testing.T, p *harness.Postgres) {
+	p.Needs(15, "row filters and column lists")
 	r := newRig(t, p)
 	columns := map[string]string{ // name of the table to its columns, when they are not (id, v, w)
 		"generated": "id int PRIMARY KEY, twice int GENERATED ALWAYS AS (id * 2) STORED, v int, w text",
@@ -164,6 +165,7 @@ func quoted(name string) string {
 
 // Whatever may have kept a change from being sent changes the fingerprint, also when all is again as it was; what could not, does not.
 func publishedIdentity(t *testing.T, p *harness.Postgres) {
+	p.Needs(15, "row filters and column lists")
 	r := newRig(t, p)
 	r.exec("CREATE SCHEMA s", "CREATE SCHEMA elsewhere", "GRANT USAGE ON SCHEMA s, elsewhere TO "+r.name, "CREATE ROLE owner_"+r.name+" SUPERUSER",
 		"CREATE TABLE t(id int PRIMARY KEY, v int, w int)", "CREATE TABLE other(id int PRIMARY KEY)", "CREATE TABLE s.t(id int PRIMARY KEY)",
@@ -225,6 +227,7 @@ func publishedIdentity(t *testing.T, p *harness.Postgres) {
 
 // What the stream cannot bring as a table of its own is refused, also by the publication that alone would be right.
 func publishedRefusals(t *testing.T, p *harness.Postgres) {
+	p.Needs(15, "row filters and column lists")
 	r := newRig(t, p)
 	r.exec("CREATE SCHEMA s", "GRANT USAGE ON SCHEMA s TO "+r.name, "CREATE TABLE root(id int PRIMARY KEY) PARTITION BY LIST (id)", "CREATE TABLE leaf PARTITION OF root FOR VALUES IN (1)",
 		"CREATE TABLE s.root(id int PRIMARY KEY) PARTITION BY LIST (id)", "CREATE TABLE middle PARTITION OF s.root FOR VALUES IN (1) PARTITION BY LIST (id)",
@@ -264,6 +267,7 @@ func publishedRefusals(t *testing.T, p *harness.Postgres) {
 // A copy under a snapshot at which the table was published in another way ends with ErrRewritten: between the two, the stream brought
 // something else than the copy has.
 func publishedCopyRefuses(t *testing.T, p *harness.Postgres) {
+	p.Needs(15, "row filters and column lists")
 	r := newRig(t, p)
 	r.exec("CREATE TABLE t(id int PRIMARY KEY, v int)", "INSERT INTO t SELECT i, i FROM generate_series(1, 100) i", "CREATE TABLE second(id int PRIMARY KEY)")
 	r.more("p1 FOR TABLE t WHERE (id <= 10)", "p2 FOR TABLE second")
@@ -291,6 +295,7 @@ func publishedCopyRefuses(t *testing.T, p *harness.Postgres) {
 // Ranges of a table with a row filter hold, all together, the rows that pass it, and read no more than their blocks, even where the filter
 // has an index. So does a sample.
 func publishedRanges(t *testing.T, p *harness.Postgres) {
+	p.Needs(15, "row filters and column lists")
 	r := newRig(t, p)
 	r.exec("CREATE TABLE t(id int PRIMARY KEY, v text) WITH (autovacuum_enabled = off)", "INSERT INTO t SELECT i, repeat('x', 1000) FROM generate_series(1, 4000) i",
 		"ANALYZE t")

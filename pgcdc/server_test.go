@@ -85,8 +85,11 @@ func startDecodeServer(t *testing.T) *decodeServer {
 	return &decodeServer{config: config, conn: conn}
 }
 
-// postgresBin is the directory of the newest PostgreSQL of this machine.
+// postgresBin is the directory that PGMIRROR_PG_BIN names, or that of the newest PostgreSQL of this machine.
 func postgresBin() (string, error) {
+	if dir := os.Getenv("PGMIRROR_PG_BIN"); dir != "" {
+		return dir, nil
+	}
 	if path, err := exec.LookPath("initdb"); err == nil {
 		return filepath.Dir(path), nil
 	}

@@ -3,6 +3,8 @@ package harness
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"os"
 	"os/exec"
 	"os/user"
@@ -78,8 +80,9 @@ func give(path string, cred *syscall.Credential) error {
 
 var templateLock sync.Mutex
 
-// template returns the data directory of a fresh cluster, made once for each server version and kept beside the other
-// temporary files: initdb takes seconds, a copy a tenth of one.
+// template returns the data directory of a fresh cluster, made once for each server and kept beside the other temporary
+// files: initdb takes seconds, a copy a tenth of one. Two builds of one version differ in what initdb writes (collations,
+// names of time zones), so the name of the directory tells them apart.
 func template(bin string, cred *syscall.Credential) (string, error) {
 	templateLock.Lock()
 	defer templateLock.Unlock()
@@ -95,7 +98,9 @@ func template(bin string, cred *syscall.Credential) (string, error) {
 	if len(words) < 3 {
 		return "", fmt.Errorf("unknown version %q of %s/postgres", version, bin)
 	}
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("pgmirror-initdb-%s-%d", words[2], owner))
+	build := fnv.New32a()
+	io.WriteString(build, bin)
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("pgmirror-initdb-%s-%08x-%d", words[2], build.Sum32(), owner))
 	if info, err := os.Stat(filepath.Join(dir, "PG_VERSION")); err == nil {
 		if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) != owner {
 			return "", fmt.Errorf("%s belongs to another user: remove it", dir)

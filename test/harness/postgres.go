@@ -244,6 +244,18 @@ func (p *Postgres) For(t testing.TB) *Postgres {
 	return &sub
 }
 
+// Needs skips the test on a server older than a major version, which does not have what the test is about.
+func (p *Postgres) Needs(version int, what string) {
+	p.t.Helper()
+	number, err := strconv.Atoi(p.QueryRow("SHOW server_version_num"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if number/10_000 < version {
+		p.t.Skipf("PostgreSQL %d has no %s", number/10_000, what)
+	}
+}
+
 // DataDir is the cluster's data directory.
 func (p *Postgres) DataDir() string { return filepath.Join(p.dir, "data") }
 

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Sees to the programs that the tests and the demo use and that neither Go nor .cache brings: a PostgreSQL server and, for the
-# readers of the interop tests, Python and Java. It installs what is missing when it is root on a Debian, and otherwise says
-# what to install. With an argument (postgres, python, java) it looks after those alone. It does nothing when all are there.
+# readers of the interop tests, Python and Java (and xz, for make test-versions). It installs what is missing when it is root
+# on a Debian, and otherwise says what to install. With an argument (postgres, python, java, xz) it looks after those alone. It does nothing when all are there.
 set -euo pipefail
 
 have_postgres() { command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; }
 have_python() { python3 -c 'import ensurepip, venv' 2>/dev/null; }
 have_java() { command -v javac >/dev/null && command -v mvn >/dev/null; }
+have_xz() { command -v xz >/dev/null; }
 
-declare -A packages=([postgres]=postgresql [python]='python3 python3-venv' [java]='default-jdk-headless maven')
+declare -A packages=([postgres]=postgresql [python]='python3 python3-venv' [java]='default-jdk-headless maven' [xz]=xz-utils)
 missing=()
 for program in "${@:-postgres python java}"; do
   for one in $program; do
