@@ -20,6 +20,7 @@ func (m *Mirror) apply(ctx context.Context, tx *pgcdc.Transaction) error {
 	if lsn <= m.applied {
 		return fmt.Errorf("transaction %d ends at %s, but everything up to %s is applied", tx.XID, lsn, m.applied)
 	}
+	m.xid = tx.XID
 	if tx.Spilled {
 		// A large transaction begins batches of its own: they may be flushed long before it is visible.
 		for _, t := range m.tables {
@@ -79,6 +80,7 @@ func (m *Mirror) change(ch *pgcdc.Change, lsn LSN) (rows int64, err error) {
 				if err := t.truncate(m, lsn); err != nil {
 					return 0, err
 				}
+				t.truncatedBy = m.xid
 				m.counts.truncates.Add(1)
 			}
 		}

@@ -100,7 +100,7 @@ type fakeSource struct {
 	rows      func(oid uint32, at LSN) [][]cell // what a snapshot at an LSN sees
 
 	rewritten map[uint32]int // copies of a table that still end with ErrRewritten
-	kept      map[uint32]bool
+	kept      map[uint32]pgcdc.Kept
 	asked     []uint64      // horizons that RowsKept was given
 	slots     int           // made so far
 	catalog   []pgcdc.Table // what a look shows; nil: tables
@@ -234,7 +234,7 @@ func (s *fakeSource) Look(context.Context) (*pgcdc.Catalog, error) {
 const rangeRows = 3
 
 // RowsKept knows what the test says of the table, and remembers the question.
-func (s *fakeSource) RowsKept(_ context.Context, t *pgcdc.Table, since uint64) (bool, error) {
+func (s *fakeSource) RowsKept(_ context.Context, t *pgcdc.Table, since uint64) (pgcdc.Kept, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = append(s.asked, since)

@@ -258,7 +258,7 @@ func (m *Mirror) joinOne(ctx context.Context, j *join, before, after *pgcdc.Cata
 		f := &failure{Reason: reasonGone, LSN: after.LSN, Remedy: remedyGone, Gone: true}
 		return m.inTurn(ctx, func() error { m.endJoin(j, f); return nil })
 	}
-	if was == nil || was.Fingerprint != now.Fingerprint || storageOf(was).rewritten(storageOf(now)) {
+	if was == nil || was.Fingerprint != now.Fingerprint || storageOf(was).rewritten(now) {
 		return errJoinAgain
 	}
 	c := m.newCopy(now, snapshot.ConsistentPoint)
@@ -415,7 +415,7 @@ func (j *join) superseded() string {
 		return now.Unsupported
 	case now.Fingerprint != t.fingerprint:
 		return t.changed(now)
-	case t.storage.rewritten(storageOf(now)):
+	case t.storage.rewritten(now):
 		return reasonRewritten
 	}
 	return ""

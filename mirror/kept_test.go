@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"pgmirror/pgcdc"
 )
 
 // TestKeptRows: a table whose storage and catalogue rows both changed goes on if the source says that its rows were kept, and fails if
@@ -22,7 +24,10 @@ func TestKeptRows(t *testing.T) {
 				c.Relfilenode, c.AttributeVersions, c.Horizon = filenode, version, horizon
 			}
 		}
-		b.source.kept = map[uint32]bool{1: true, 2: version != "rewritten"}
+		b.source.kept = map[uint32]pgcdc.Kept{1: pgcdc.KeptCertain, 2: pgcdc.KeptCertain}
+		if version == "rewritten" {
+			b.source.kept[2] = pgcdc.KeptUnknown
+		}
 		b.source.asked = nil
 	}
 	state := func(m *Mirror, name string) string {

@@ -50,6 +50,7 @@ type Mirror struct {
 	byOID   map[uint32]*table
 	touched []*table
 	steps   int    // changes applied
+	xid     uint32 // of the transaction that is being applied
 	window  window // of the transaction that is being applied
 	probed  *probe // what the FileIndexes say of the key of the change that is being applied; nil when they were not asked
 	// From these sizes on keys are looked up together; a test lowers them.

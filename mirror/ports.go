@@ -29,9 +29,9 @@ type Source interface {
 	DropSlot(ctx context.Context) error
 	// Look reads the catalogue.
 	Look(ctx context.Context) (*pgcdc.Catalog, error)
-	// RowsKept says whether it is certain that the rows of a table changed by nothing but what the stream tells since a look with
-	// that horizon, though its storage and its columns' catalogue rows both did.
-	RowsKept(ctx context.Context, table *pgcdc.Table, since uint64) (bool, error)
+	// RowsKept says what is certain of the rows of a table, which now has other storage: whether they changed by nothing but what the stream
+	// tells since a look with that horizon.
+	RowsKept(ctx context.Context, table *pgcdc.Table, since uint64) (pgcdc.Kept, error)
 	// Copy sends every row of a table that the exported snapshot sees, in binary where the type allows it. The tuple is
 	// lent until row returns. It ends with pgcdc.ErrRewritten when the relation's storage or columns are no longer the
 	// snapshot's.

@@ -79,36 +79,50 @@ type table struct {
 	jobs sync.Mutex // held by the one background job that rewrites the table's segments
 
 	// What belongs to tables that come and go (join.go).
-	joining    *join         // the join that will replace the table; nil when there is none
-	copied     *atomic.Int64 // rows copied by it so far; nil before
-	created    bool          // a commit has created the table in the catalog
-	replaces   []*table      // to be dropped by the commit that creates it
-	appears    LSN           // its content begins here; 0 for the first copy's
-	lastReader uint64        // the newest reader registered when another table took its place
-	discarded  bool          // given up: what a job still brings goes too
-	retired    LSN           // another table took its place here; 0 while it is one of the mirror's
-	replayed   LSN           // end LSN of the last commit replayed before it joined; 0 once it has joined
-	copiedAt   LSN           // of the snapshot that its rows were copied from; 0 after a restart
-	seen       LSN           // of the look at the catalogue that its definition comes from; 0 for the first copy's
+	joining     *join         // the join that will replace the table; nil when there is none
+	copied      *atomic.Int64 // rows copied by it so far; nil before
+	created     bool          // a commit has created the table in the catalog
+	replaces    []*table      // to be dropped by the commit that creates it
+	appears     LSN           // its content begins here; 0 for the first copy's
+	lastReader  uint64        // the newest reader registered when another table took its place
+	discarded   bool          // given up: what a job still brings goes too
+	retired     LSN           // another table took its place here; 0 while it is one of the mirror's
+	replayed    LSN           // end LSN of the last commit replayed before it joined; 0 once it has joined
+	copiedAt    LSN           // of the snapshot that its rows were copied from; 0 after a restart
+	truncatedBy uint32        // the transaction that truncated it last; 0 for none since the start
+	seen        LSN           // of the look at the catalogue that its definition comes from; 0 for the first copy's
 }
 
-// storageMark is what a look shows of where a table's rows lie and when its columns were last defined. When both parts have
-// changed, the rows may have been rewritten with other values: ALTER … TYPE t USING f(c) with the type that c has leaves no
-// other trace in the catalogue, so the source is asked about the rows (RowsKept). The first alone is VACUUM FULL, CLUSTER or TRUNCATE, the
-// second alone touched no row.
+// storageMark is what a look shows of where a table's rows lie and when its columns were last defined. The storage alone changes
+// by VACUUM FULL, CLUSTER or TRUNCATE, and where the server allows it by SET UNLOGGED and back, which hides what was written between; both parts
+// by an ALTER TABLE that may have given the rows other values: ALTER … TYPE t USING f(c) with the type that c has leaves no other trace. Unless
+// the TOAST table stayed, which no ALTER TABLE that writes the rows leaves, the source is asked about the rows (RowsKept).
 type storageMark struct {
 	Relfilenode uint32 `json:"relfilenode"`
+	Toast       uint32 `json:"toast,omitempty"`
 	Attributes  string `json:"attributes"`
 	// Horizon is the look's: it says which rows are older.
 	Horizon uint64 `json:"horizon,omitempty"`
 }
 
 func storageOf(t *pgcdc.Table) storageMark {
-	return storageMark{t.Relfilenode, t.AttributeVersions, t.Horizon}
+	return storageMark{t.Relfilenode, t.Toast, t.AttributeVersions, t.Horizon}
 }
 
-func (s storageMark) rewritten(now storageMark) bool {
-	return s.Relfilenode != now.Relfilenode && s.Attributes != now.Attributes
+// rewritten says whether the rows may have been changed in a way that the stream does not tell.
+func (s storageMark) rewritten(now *pgcdc.Table) bool {
+	if s.Relfilenode == now.Relfilenode || s.Toast != 0 && s.Toast == now.Toast {
+		return false
+	}
+	return s.Attributes != now.AttributeVersions || !now.StaysLogged
+}
+
+// rowsLost says whether they may have been, by all that is known. The applier's turn, when all commits before the look are applied.
+func (t *table) rowsLost(now *pgcdc.Table, kept pgcdc.Kept) bool {
+	if !t.storage.rewritten(now) || kept == pgcdc.KeptCertain {
+		return false
+	}
+	return kept == pgcdc.KeptUnknown || t.truncatedBy == 0 || t.truncatedBy != now.WrittenBy
 }
 
 // fileIndex is an open FileIndex and the segments it covers, by file ordinal.

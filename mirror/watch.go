@@ -14,7 +14,7 @@ import (
 // applied.
 type look struct {
 	catalog *pgcdc.Catalog
-	kept    map[uint32]bool // by OID, of tables that may have been rewritten: the rows are what they were
+	kept    map[uint32]pgcdc.Kept // by OID, of tables that may have been rewritten
 	began   time.Time
 }
 
@@ -58,12 +58,12 @@ func (m *Mirror) look(ctx context.Context) error {
 }
 
 // rowsKept asks the source about the rows of the tables that a look shows as perhaps rewritten.
-func (m *Mirror) rowsKept(ctx context.Context, c *pgcdc.Catalog) (map[uint32]bool, error) {
+func (m *Mirror) rowsKept(ctx context.Context, c *pgcdc.Catalog) (map[uint32]pgcdc.Kept, error) {
 	since := map[*pgcdc.Table]uint64{}
 	err := m.inTurn(ctx, func() error {
 		for i := range c.Tables {
 			now := &c.Tables[i]
-			if t := m.live(now.OID); t != nil && t.fingerprint == now.Fingerprint && t.storage.rewritten(storageOf(now)) {
+			if t := m.live(now.OID); t != nil && t.fingerprint == now.Fingerprint && t.storage.rewritten(now) {
 				since[now] = t.storage.Horizon
 			}
 		}
@@ -72,7 +72,7 @@ func (m *Mirror) rowsKept(ctx context.Context, c *pgcdc.Catalog) (map[uint32]boo
 	if err != nil {
 		return nil, err
 	}
-	kept := make(map[uint32]bool, len(since))
+	kept := make(map[uint32]pgcdc.Kept, len(since))
 	for t, horizon := range since {
 		if kept[t.OID], err = m.source.RowsKept(ctx, t, horizon); err != nil {
 			return nil, err
@@ -101,7 +101,7 @@ func (m *Mirror) judge() {
 
 const maxLooks = 64
 
-const reasonRewritten = "the table's rows were rewritten by ALTER TABLE"
+const reasonRewritten = "the table's rows were written anew by ALTER TABLE, perhaps with what the stream does not tell"
 
 const reasonTaken = "another table has taken its name"
 
@@ -109,7 +109,7 @@ const reasonGone = "the table was dropped or taken out of the publication"
 
 // compare looks for what no row event tells: tables whose definition has changed and tables that come are copied, tables that
 // are gone fail.
-func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]bool) {
+func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) {
 	seen := make(map[uint32]*pgcdc.Table, len(c.Tables))
 	for i := range c.Tables {
 		seen[c.Tables[i].OID] = &c.Tables[i]
@@ -132,7 +132,7 @@ func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]bool) {
 			m.fail(t, c.LSN, &failure{Reason: now.Unsupported, Remedy: remedyGone, Gone: true})
 		case now.Fingerprint != t.fingerprint:
 			m.outdated(t, t.oid, c.LSN, "the table's definition changed: "+t.changed(now))
-		case t.storage.rewritten(storageOf(now)) && !kept[t.oid]:
+		case t.rowsLost(now, kept[t.oid]):
 			m.outdated(t, t.oid, c.LSN, reasonRewritten)
 		default:
 			t.storage = storageOf(now)
@@ -185,7 +185,7 @@ func (t *table) changed(now *pgcdc.Table) string {
 
 // resolve gives recovered tables what only the catalogue knows, and fails those that changed while the mirror was away. The
 // applier's turn, before the stream begins.
-func (m *Mirror) resolve(c *pgcdc.Catalog, kept map[uint32]bool) {
+func (m *Mirror) resolve(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) {
 	seen := make(map[uint32]*pgcdc.Table, len(c.Tables))
 	for i := range c.Tables {
 		seen[c.Tables[i].OID] = &c.Tables[i]
@@ -202,10 +202,12 @@ func (m *Mirror) resolve(c *pgcdc.Catalog, kept map[uint32]bool) {
 			m.fail(t, m.applied, &failure{Reason: now.Unsupported, Remedy: remedyGone, Gone: true})
 		case now.Fingerprint != t.fingerprint:
 			reason = "the table's definition changed while the mirror was stopped: " + t.changed(now)
-		case t.storage.rewritten(storageOf(now)) && !kept[t.oid]:
+		case t.storage.rewritten(now) && kept[t.oid] == pgcdc.KeptUnknown:
 			reason = reasonRewritten + " while the mirror was stopped"
 		default:
-			t.storage = storageOf(now)
+			if !t.storage.rewritten(now) || kept[t.oid] == pgcdc.KeptCertain { // else it is judged once the stream has told of a TRUNCATE
+				t.storage = storageOf(now)
+			}
 			if err := t.shape.resolve(now); err != nil {
 				reason = err.Error()
 			}

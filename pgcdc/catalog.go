@@ -195,7 +195,9 @@ func (l *looker) relations(publications []publicationRow) ([]*relationRow, error
 	for i, p := range publications {
 		names[i] = p.name
 	}
-	sql := `SELECT c.oid, n.nspname, c.relname, c.relfilenode, c.relkind, c.relpersistence, c.relreplident,
+	sql := `SELECT c.oid, n.nspname, c.relname, c.relfilenode, c.relkind, c.relpersistence, c.relreplident, c.reltoastrelid, c.xmin,
+			EXISTS (SELECT FROM pg_publication_rel m JOIN pg_publication b ON b.oid = m.prpubid
+				WHERE m.prrelid = c.oid AND b.pubname IN (` + quoteLiterals(names) + `)),
 			coalesce(has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE'), false),
 			coalesce(row_security_active(c.oid), false)
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -207,7 +209,7 @@ func (l *looker) relations(publications []publicationRow) ([]*relationRow, error
 		row := &relationRow{
 			table: Table{
 				OID: r.oid(), Schema: r.text(), Name: r.text(), Relfilenode: r.oid(), Kind: r.char(), Persistence: r.char(),
-				Identity: Identity(r.char()),
+				Identity: Identity(r.char()), Toast: r.oid(), WrittenBy: r.oid(), StaysLogged: r.bool(),
 			},
 			readable: r.bool(), secured: r.bool(),
 		}

@@ -16,7 +16,7 @@ import (
 
 var catalogTests = map[string]serverTest{
 	"Identify": catalogIdentify, "Look": catalogLook, "Refusals": catalogRefusals, "Fingerprint": catalogFingerprint,
-	"Rewrite": catalogRewrite, "RowsKept": catalogRowsKept, "CreatePublication": catalogCreatePublication,
+	"Rewrite": catalogRewrite, "RowsKept": catalogRowsKept, "Unlogged": catalogUnlogged, "CreatePublication": catalogCreatePublication,
 }
 
 // The server is who its own control file says.
@@ -258,8 +258,12 @@ func catalogRowsKept(t *testing.T, p *harness.Postgres) {
 				t.Fatal(err)
 			}
 			// Without a horizon old rows prove nothing, and less is certain.
-			if kept != c.kept && (since != 0 || kept) {
+			if got := kept == pgcdc.KeptCertain; got != c.kept && (since != 0 || got) || kept == pgcdc.KeptIfTruncated {
 				t.Errorf("%s, horizon %d: kept is %v", name, since, kept)
+			}
+			// A TOAST table that stayed is a proof of its own.
+			if before.Toast == 0 || before.Toast == after.Toast && !c.kept {
+				t.Errorf("%s: TOAST table %d, before %d", name, after.Toast, before.Toast)
 			}
 		}
 	}
@@ -272,12 +276,68 @@ func catalogRowsKept(t *testing.T, p *harness.Postgres) {
 	r.exec(rewrite)
 	long.Exec("INSERT INTO t VALUES (2, 2)", "COMMIT")
 	after := r.table("t")
-	if kept, err := r.open().RowsKept(t.Context(), after, before.Horizon); kept || err != nil {
+	if kept, err := r.open().RowsKept(t.Context(), after, before.Horizon); kept != pgcdc.KeptUnknown || err != nil {
 		t.Errorf("a late row of an early transaction: %v, %v", kept, err)
 	}
 	r.exec("DROP TABLE t")
-	if kept, err := r.open().RowsKept(t.Context(), after, before.Horizon); kept || err != nil {
+	if kept, err := r.open().RowsKept(t.Context(), after, before.Horizon); kept != pgcdc.KeptUnknown || err != nil {
 		t.Errorf("a table that is gone: %v, %v", kept, err)
+	}
+}
+
+// What was written to a table while it was UNLOGGED is never decoded, and when it is LOGGED again only its storage is another. The server refuses that for a
+// table that a publication names.
+func catalogUnlogged(t *testing.T, p *harness.Postgres) {
+	const dance = "ALTER TABLE t SET UNLOGGED; INSERT INTO t VALUES (7, 7); ALTER TABLE t SET LOGGED"
+	r := newRig(t, p)
+	r.exec("CREATE TABLE t(id int PRIMARY KEY, v int)", "CREATE TABLE wide(id int PRIMARY KEY, v text)")
+	r.publish("FOR TABLE t")
+	if !r.table("t").StaysLogged {
+		t.Error("a table that a publication names may become UNLOGGED")
+	}
+	r.exec("DO $$ BEGIN BEGIN ALTER TABLE t SET UNLOGGED; EXCEPTION WHEN object_not_in_prerequisite_state THEN RETURN; END; RAISE 'the server lets it'; END $$")
+	r.exec("DROP PUBLICATION " + r.name)
+	r.publish("FOR ALL TABLES")
+	for name, c := range map[string]struct {
+		statements []string
+		kept       pgcdc.Kept
+	}{
+		"unlogged":                           {[]string{dance}, pgcdc.KeptUnknown},
+		"unlogged, all rows updated":         {[]string{dance, "UPDATE t SET v = 1"}, pgcdc.KeptIfTruncated},
+		"truncated, then unlogged":           {[]string{"TRUNCATE t", "INSERT INTO t VALUES (1, 1)", dance}, pgcdc.KeptUnknown},
+		"truncated and unlogged in one":      {[]string{"BEGIN; TRUNCATE t; " + dance + "; INSERT INTO t VALUES (8, 8); COMMIT"}, pgcdc.KeptUnknown},
+		"vacuum full":                        {[]string{"VACUUM FULL t"}, pgcdc.KeptCertain},
+		"truncated":                          {[]string{"TRUNCATE t"}, pgcdc.KeptIfTruncated},
+		"truncated and filled":               {[]string{"BEGIN; TRUNCATE t; INSERT INTO t VALUES (1, 1); INSERT INTO t VALUES (2, 2); COMMIT"}, pgcdc.KeptIfTruncated},
+		"unlogged and its columns described": {[]string{dance, "ALTER TABLE t ALTER v SET STATISTICS 7"}, pgcdc.KeptUnknown},
+	} {
+		r.exec("DROP TABLE t", "CREATE TABLE t(id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1), (2, 2)")
+		before := r.table("t")
+		r.exec(c.statements...)
+		after := r.table("t")
+		if after.Relfilenode == before.Relfilenode || after.Fingerprint != before.Fingerprint || after.StaysLogged || after.Toast != 0 {
+			t.Errorf("%s: the look shows %+v, before %+v", name, after, before)
+		}
+		kept, err := r.open().RowsKept(t.Context(), after, before.Horizon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// After an update of all rows only the transaction that wrote pg_class tells: it truncated nothing.
+		if kept != c.kept && (c.kept != pgcdc.KeptUnknown || kept != pgcdc.KeptIfTruncated || len(c.statements) == 1) {
+			t.Errorf("%s: kept is %v, want %v", name, kept, c.kept)
+		}
+		if by := r.number("(SELECT xmin::text::bigint FROM pg_class WHERE oid = 't'::regclass)"); by != int64(after.WrittenBy) {
+			t.Errorf("%s: pg_class was written by %d, the look shows %d", name, by, after.WrittenBy)
+		}
+	}
+	before := r.table("wide")
+	r.exec("VACUUM FULL wide", "TRUNCATE wide")
+	if same := r.table("wide"); same.Toast == 0 || same.Toast != before.Toast {
+		t.Errorf("VACUUM FULL and TRUNCATE change the TOAST table: %d, before %d", same.Toast, before.Toast)
+	}
+	r.exec("ALTER TABLE wide SET UNLOGGED", "ALTER TABLE wide SET LOGGED")
+	if other := r.table("wide"); other.Toast == before.Toast || other.AttributeVersions != before.AttributeVersions {
+		t.Errorf("SET UNLOGGED and SET LOGGED keep the TOAST table: %+v", other)
 	}
 }
 

@@ -56,8 +56,19 @@ type Table struct {
 	Fingerprint string
 	// AttributeVersions is equal for two looks exactly if no pg_attribute row of the relation was written in between. When
 	// it and Relfilenode both changed, the rows may have been rewritten, whatever Fingerprint says (ALTER … TYPE t USING f(c) with
-	// the type that c has): RowsKept tells. Relfilenode alone is VACUUM FULL or CLUSTER, AttributeVersions alone means nothing.
+	// the type that c has): RowsKept tells. Relfilenode alone is VACUUM FULL, CLUSTER or TRUNCATE, or, unless StaysLogged, SET UNLOGGED and back;
+	// AttributeVersions alone means nothing.
 	AttributeVersions string
+	// Toast is the OID of the TOAST table, 0 without one. VACUUM FULL, CLUSTER and TRUNCATE keep it; an ALTER TABLE that writes the rows anew
+	// makes another.
+	Toast uint32
+	// StaysLogged says that nobody can have made the table UNLOGGED for a while, which leaves no trace but another Relfilenode: the server refuses
+	// it for a table that a publication names (ATPrepChangePersistence in tablecmds.c), not for one that is published with its schema, with
+	// all tables, or as a partition.
+	StaysLogged bool
+	// WrittenBy is the transaction, without its epoch, that wrote the row of pg_class: of all that gave the table other storage the last, or one
+	// after it.
+	WrittenBy uint32
 	// Horizon is a transaction's number (64 bits): all below it had ended when the look was taken.
 	Horizon uint64
 
