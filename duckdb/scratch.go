@@ -1,6 +1,7 @@
 package duckdb
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 
 // scratchPrefix begins the names of scratch directories.
 const scratchPrefix = "pgmirror-sql-"
+
+const scratchAttempts = 100
 
 // scratch is a DB's own directory. Its lock is held as long as the process lives, so that what a killed one has left can be told
 // from what another uses.
@@ -26,24 +29,38 @@ func newScratch(parent string) (_ *scratch, err error) {
 		return nil, err
 	}
 	removeStale(parent)
-	s := &scratch{}
-	if s.dir, err = os.MkdirTemp(parent, scratchPrefix); err != nil {
-		return nil, err
-	}
-	if s.lock, err = lockScratch(s.dir, os.O_CREATE); err != nil {
+	for attempt := 1; ; attempt++ {
+		s := &scratch{}
+		if s.dir, err = os.MkdirTemp(parent, scratchPrefix); err != nil {
+			return nil, err
+		}
+		// Another process may take it for a stale one between the making of its lock file and the locking.
+		if s.lock, err = lockScratch(s.dir, os.O_CREATE); err == nil {
+			return s, nil
+		}
 		os.RemoveAll(s.dir)
-		return nil, fmt.Errorf("lock the scratch directory: %w", err)
+		if attempt == scratchAttempts {
+			return nil, fmt.Errorf("lock the scratch directory: %w", err)
+		}
 	}
-	return s, nil
 }
 
-// lockScratch locks a scratch directory. The lock ends with the file.
+// lockScratch locks a scratch directory. The lock ends with the file. One whose lock file was removed before it was locked is an error.
 func lockScratch(dir string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|flag|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		return nil, err
+	}
+	held, err := f.Stat()
+	named, nameErr := os.Lstat(f.Name())
+	if err = errors.Join(err, nameErr); err == nil && !os.SameFile(held, named) {
+		err = errors.New("the lock file was replaced")
+	}
+	if err != nil {
 		f.Close()
 		return nil, err
 	}

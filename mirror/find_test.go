@@ -54,7 +54,8 @@ func TestEqualRowsAreFoundInLinearTime(t *testing.T) {
 						t.Fatalf("%d rows are left of %d, %d were deleted: %v %+v", left, rows, gone, err, log.failure)
 					}
 				}
-				if seen := m.lookups.candidates.Load() - before; seen > 15*rows {
+				// A merge or a compaction meanwhile begins anew to learn which rows are deleted; the square is 2,000 a row.
+				if seen := m.lookups.candidates.Load() - before; seen > 150*rows {
 					t.Errorf("%d lookups looked at %d rows", rows, seen)
 				}
 				if err := m.Check(ctx); err != nil {
