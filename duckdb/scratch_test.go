@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // What a killed process has left goes when the next one starts; what is in use, half made, or somebody else's business stays.
@@ -43,5 +45,31 @@ func TestStaleScratchDirectories(t *testing.T) {
 	}
 	if _, err := os.Stat(db.scratch.dir); !os.IsNotExist(err) {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+// Programs that start at the same time do not take each other's directories for stale ones.
+func TestScratchDirectoriesMadeAtOnce(t *testing.T) {
+	parent := t.TempDir()
+	var group errgroup.Group
+	for range 8 {
+		group.Go(func() error {
+			for range 50 {
+				s, err := newScratch(parent)
+				if err != nil {
+					return err
+				}
+				if err := os.WriteFile(filepath.Join(s.dir, "pgmirror.duckdb"), nil, 0o600); err != nil {
+					return err
+				}
+				if err := s.close(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Error(err)
 	}
 }
