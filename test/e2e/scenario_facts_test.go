@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"pgmirror/mirror"
 	"pgmirror/test/harness"
 )
 
@@ -158,7 +159,7 @@ func TestScenarioForkedHistory(t *testing.T) {
 	}
 }
 
-// The same while the mirror runs: it reconnects to the restored server by itself and must stop there.
+// The same while the mirror runs: it reconnects to the restored server by itself, takes nothing from there, and goes on answering queries.
 func TestScenarioForkedWhileRunning(t *testing.T) {
 	t.Parallel()
 	pg, m := scene(t, []string{"create table t(id int primary key)", "insert into t values (1)"}, "--checkpoint-interval", "1h")
@@ -172,9 +173,13 @@ func TestScenarioForkedWhileRunning(t *testing.T) {
 	pg.RestoreDataDir(older)
 	pg.Start()
 	pg.Exec("insert into t select generate_series(200, 30000)")
-	if code := m.WaitExit(); code != 3 {
+	status := m.WaitStatus("the source is refused", func(s *mirror.Status) bool { return s.State == "refused" })
+	refusal(t, status.Reason, "restored", "drop the mirror and run again")
+	if rows, err := m.TrySQL("select count(*) from t"); err != nil || show(rows) != "101" {
+		t.Fatalf("a query while refused: %v, %v", rows, err)
+	}
+	if code := m.Stop(); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
-	refusal(t, m.LastLog(1000), "restored", "drop the mirror and run again")
 	readableAlone(t, m, "select count(*) from t where id <= 100", "100")
 }
