@@ -261,7 +261,10 @@ func TestConcurrent(t *testing.T) {
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(b.ware.history); n < 5 || reads.Load() < 20 {
+	b.ware.mu.Lock()
+	n := len(b.ware.history)
+	b.ware.mu.Unlock()
+	if n < 5 || reads.Load() < 20 {
 		t.Errorf("only %d commits and %d reads: too little happened", n, reads.Load())
 	}
 	b.equal(t, m)

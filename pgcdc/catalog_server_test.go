@@ -378,7 +378,11 @@ func catalogCreatePublication(t *testing.T, p *harness.Postgres) {
 		}
 	}
 	r.exec("CREATE TABLE parted4 PARTITION OF parted FOR VALUES FROM (20) TO (30)")
-	if got := published(r.name); got != "public.Mixed Case,public.keyed,public.parted1,public.parted3,public.parted4,public.split1,public.whole" {
+	later := "public.parted4,"
+	if r.number("current_setting('server_version_num')::int") < 15_00_00 {
+		later = "" // there partitions stand for themselves
+	}
+	if got := published(r.name); got != "public.Mixed Case,public.keyed,public.parted1,public.parted3,"+later+"public.split1,public.whole" {
 		t.Errorf("published %s", got)
 	}
 	if !strings.Contains(log.String(), "loose") {

@@ -56,6 +56,14 @@ func (j *judgement) refusals(r *checkedRelation) (refused bool) {
 		j.rootFinding(r)
 		return true
 	}
+	if r.published.unnoticed {
+		var fix Fix
+		for _, name := range r.publications {
+			fix.SQL = append(fix.SQL, "ALTER PUBLICATION "+quoteIdent(name)+" ADD TABLE "+r.qualified()+";")
+		}
+		add(Finding{LevelError, "partition", object, "it is published as a partition alone",
+			"PostgreSQL 14 does not notice when a table becomes a partition of a published one, and keeps its changes back; it would fail at the start", fix})
+	}
 	if r.secured {
 		fix := Fix{SQL: []string{"ALTER ROLE " + quoteIdent(j.role) + " BYPASSRLS;"}, Advice: j.provider.bypass}
 		add(Finding{LevelError, "row_security", object, "row security applies to role " + quoteIdent(j.role),

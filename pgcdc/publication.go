@@ -155,11 +155,14 @@ func (s *Source) choose(candidates []candidate, asked bool) ([]string, error) {
 }
 
 // allCandidates are the permanent tables outside of system schemas. A partitioned table stands for its partitions, those to come
-// included; where one of them has no usable identity, the partitions stand for themselves.
+// included; where one of them has no usable identity, the partitions stand for themselves, as before PostgreSQL 15 (published.unnoticed).
 func allCandidates(ctx context.Context, conn *pgconn.PgConn) ([]candidate, error) {
-	return readCandidates(ctx, conn, `c.relpersistence = 'p' AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' AND CASE
-		WHEN c.relkind = 'p' THEN NOT c.relispartition AND `+partitionsUsable("c.oid")+`
-		ELSE NOT c.relispartition OR NOT `+partitionsUsable("pg_partition_root(c.oid)")+` END`)
+	stands := `CASE WHEN c.relkind = 'p' THEN NOT c.relispartition AND ` + partitionsUsable("c.oid") + `
+		ELSE NOT c.relispartition OR NOT ` + partitionsUsable("pg_partition_root(c.oid)") + ` END`
+	if majorVersion(conn.ParameterStatus("server_version")) < 15 {
+		stands = "c.relkind = 'r'"
+	}
+	return readCandidates(ctx, conn, `c.relpersistence = 'p' AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' AND `+stands)
 }
 
 // partitionsUsable is SQL for whether all of a partitioned table's levels have an identity that lets updates and deletes through.

@@ -23,6 +23,10 @@ type published struct {
 	identity string
 	// underRoot says that its changes are sent as those of a partitioned table that it belongs to.
 	underRoot bool
+	// unnoticed says that it is published as a partition alone, by a server that does not notice when a table becomes one: before
+	// PostgreSQL 15, pgoutput goes on keeping back the changes of a table that it has looked at before (rel_sync_cache_relation_cb in pgoutput.c),
+	// until the publication is altered or the stream begins again after that.
+	unnoticed bool
 	// vanished says that the relation was dropped after the snapshot, so that its filters have no text.
 	vanished bool
 }
@@ -90,7 +94,8 @@ func publishedSQL(version int, publications []string, oids []uint32, texts bool)
 
 // readPublished reads how relations are published now, or as the snapshot of the connection's transaction sees it.
 func readPublished(ctx context.Context, conn *pgconn.PgConn, publications []string, oids []uint32, texts bool) (map[uint32]*published, error) {
-	rows, err := query(ctx, conn, publishedSQL(majorVersion(conn.ParameterStatus("server_version")), publications, oids, texts))
+	version := majorVersion(conn.ParameterStatus("server_version"))
+	rows, err := query(ctx, conn, publishedSQL(version, publications, oids, texts))
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +122,9 @@ func readPublished(ctx context.Context, conn *pgconn.PgConn, publications []stri
 	}
 	of := make(map[uint32]*published, len(oids))
 	for _, oid := range oids {
-		of[oid] = newPublished(found[oid])
+		p := newPublished(found[oid])
+		p.unnoticed = version < 15 && !slices.ContainsFunc(found[oid], func(r publishedRow) bool { return !r.above })
+		of[oid] = p
 	}
 	return of, nil
 }

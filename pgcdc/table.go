@@ -87,6 +87,8 @@ func (r *relationRow) unsupported(keysPublished bool) string {
 		return "partitioned tables are not mirrored yet as one table; run ALTER PUBLICATION … SET (publish_via_partition_root = false) to mirror its partitions"
 	case r.published.underRoot:
 		return "its changes are sent as those of a partitioned table, which are not mirrored yet; run ALTER PUBLICATION … SET (publish_via_partition_root = false)"
+	case r.published.unnoticed:
+		return "PostgreSQL 14 does not notice when a table becomes a partition of a published one, and keeps its changes back; run ALTER PUBLICATION … ADD TABLE " + name
 	case t.Kind != 'r':
 		return fmt.Sprintf("relations of kind %q are not mirrored; take it out of the publication", t.Kind)
 	case t.Persistence != 'p':
