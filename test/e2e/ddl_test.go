@@ -228,7 +228,7 @@ func (a *alterer) change() {
 		"vacuum full NAME",
 		"begin; alter table left_half rename to halves; alter table right_half rename to left_half; alter table halves rename to right_half; commit",
 		"begin; alter table left_half add column c int default 1; alter table left_half drop column c; commit",
-		"begin; create table halves(id int primary key, v bigint); insert into halves select * from right_half; drop table right_half; " +
+		"begin; lock table right_half in access exclusive mode; create table halves(id int primary key, v bigint); insert into halves select * from right_half; drop table right_half; " +
 			"alter table halves rename to right_half; alter publication p add table right_half; commit",
 	}
 	if some != "v" {

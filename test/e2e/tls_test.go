@@ -342,7 +342,7 @@ func TestSecretsInBrokenSources(t *testing.T) {
 	for i, text := range []string{"source: [postgres://u:" + canary + "@h/d]", "source: {a: " + canary + "}", "source: \"postgres://u:" + canary + "@h/d", "source: postgres://u:" + canary + "@h: d",
 		"sourc: postgres://u:" + canary + "@h/d", "source: postgres://h/d\ntoken: " + canary + "!", "source: a\nsource: " + canary, "- " + canary} {
 		m := NewMirror(t, f.pg, "p")
-		config := f.write(fmt.Sprintf("broken%d.yaml", i), []byte(text+"\n"))
+		config := f.write(fmt.Sprintf("broken%d", i), []byte(text+"\n"))
 		if out, code := f.command(m, "check", "--config", config, "--publication", "p"); code != 2 {
 			t.Errorf("%d: exit code %d: %s", i, code, out)
 		}
