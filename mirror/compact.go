@@ -121,49 +121,21 @@ func (m *Mirror) beginCompaction(t *table, all bool) (*rewrite, error) {
 	return rw, nil
 }
 
-// writeFiles writes the rows of the input files that are not dead, and the FileIndex of the new file.
-func (rw *rewrite) writeFiles(ctx context.Context, m *Mirror) (err error) {
-	total := 0
-	for i := range rw.inputs {
-		total += rw.rows[i] - int(rw.dead[i].Cardinality())
-	}
-	if total == 0 {
-		return nil
-	}
-	t := rw.table
-	w, err := m.warehouse.NewWriter(ctx, iceberg.TableLocation{Name: t.name, UUID: t.uuid, Schema: rw.shape.arrow})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			w.Abort()
+// writeFiles writes the rows of the input files.
+func (rw *rewrite) writeFiles(ctx context.Context, m *Mirror) error {
+	err := rw.fill(ctx, m, func(w DataWriter) error {
+		c := newFileCopy(rw, w)
+		for i, s := range rw.inputs {
+			if err := c.file(ctx, m, s.file.data, func(row uint32) bool { return rw.dead[i].Contains(row) }); err != nil {
+				return err
+			}
 		}
-	}()
-	if rw.shape.mode != insertOnly {
-		rw.hashes = make([]uint64, 0, total)
+		return c.flush()
+	})
+	if err == nil && rw.out != nil {
+		rw.out.file.cuts.Store(nil) // no reader is below any of its rows
 	}
-	c := newFileCopy(rw, w)
-	for i, s := range rw.inputs {
-		if err := c.file(ctx, m, s.file.data, func(row uint32) bool { return rw.dead[i].Contains(row) }); err != nil {
-			return err
-		}
-	}
-	if err := c.flush(); err != nil {
-		return err
-	}
-	data, err := w.Close()
-	if err != nil {
-		return err
-	}
-	if data.Rows != int64(total) {
-		return fmt.Errorf("%d rows were written, %d are alive", data.Rows, total)
-	}
-	if err := rw.finish(m, data); err != nil {
-		return err
-	}
-	rw.out.file.cuts.Store(nil) // no reader is below any of its rows
-	return nil
+	return err
 }
 
 // fileCopy passes rows on from data files to another one.

@@ -105,19 +105,26 @@ func (m *Mirror) begin(t *table, upTo LSN) (*rewrite, error) {
 	return rw, nil
 }
 
-// write writes the file and its FileIndex.
-func (rw *rewrite) write(ctx context.Context, m *Mirror) (err error) {
-	total := 0
+// write writes the batches' rows.
+func (rw *rewrite) write(ctx context.Context, m *Mirror) error {
+	if err := rw.fill(ctx, m, rw.writeBatches); err != nil {
+		return fmt.Errorf("flush %s: %w", rw.table, err)
+	}
+	return nil
+}
+
+// fill writes a file of the rows that put hands to its writer, those of the inputs that are not dead, and its FileIndex. It writes none without rows.
+func (rw *rewrite) fill(ctx context.Context, m *Mirror, put func(w DataWriter) error) (err error) {
+	total := int64(0)
 	for i := range rw.inputs {
-		total += rw.rows[i] - int(rw.dead[i].Cardinality())
+		total += int64(rw.rows[i]) - int64(rw.dead[i].Cardinality())
 	}
 	if total == 0 {
 		return nil
 	}
-	t := rw.table
-	w, err := m.warehouse.NewWriter(ctx, iceberg.TableLocation{Name: t.name, UUID: t.uuid, Schema: rw.shape.arrow})
+	w, err := m.warehouse.NewWriter(ctx, iceberg.TableLocation{Name: rw.table.name, UUID: rw.table.uuid, Schema: rw.shape.arrow})
 	if err != nil {
-		return fmt.Errorf("flush %s: %w", t, err)
+		return err
 	}
 	defer func() {
 		if err != nil {
@@ -127,6 +134,21 @@ func (rw *rewrite) write(ctx context.Context, m *Mirror) (err error) {
 	if rw.shape.mode != insertOnly {
 		rw.hashes = make([]uint64, 0, total)
 	}
+	if err := put(w); err != nil {
+		return err
+	}
+	data, err := w.Close()
+	if err != nil {
+		return err
+	}
+	if data.Rows != total {
+		return fmt.Errorf("%d rows were written, %d are alive", data.Rows, total)
+	}
+	return rw.finish(m, data)
+}
+
+// writeBatches writes the rows of the input batches that are not dead.
+func (rw *rewrite) writeBatches(w DataWriter) error {
 	schema := withLSN(rw.shape.arrow)
 	for i, s := range rw.inputs {
 		b := s.batch
@@ -139,14 +161,10 @@ func (rw *rewrite) write(ctx context.Context, m *Mirror) (err error) {
 		}
 		rw.note(b, rows)
 		if err := w.Write(b.record(schema, rows)); err != nil {
-			return fmt.Errorf("flush %s: %w", t, err)
+			return err
 		}
 	}
-	data, err := w.Close()
-	if err != nil {
-		return fmt.Errorf("flush %s: %w", t, err)
-	}
-	return rw.finish(m, data)
+	return nil
 }
 
 // note keeps what the index and readers below the file's newest commit need to know of rows that go to the file.
