@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -194,10 +195,27 @@ func (v *tableVersion) fill(t *readstate.Table, at LSN) error {
 func (m *Mirror) SearchPath() []string { return m.shared.get().searchPath }
 
 // sourcePoint is an LSN at or above every commit made on the source before the call, and above a look at its catalogue made
-// after them.
+// after them. A connection that is lost meanwhile is waited for as long as ctx lets it.
 func (m *Mirror) sourcePoint(ctx context.Context) (LSN, error) {
+	for {
+		at, err := m.sourcePointNow(ctx)
+		if err == nil || m.shared.get().state != "streaming" && m.shared.get().state != "reconnecting" {
+			return at, err
+		}
+		select {
+		case <-m.clock.After(sourceAgain):
+		case <-ctx.Done():
+			return 0, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+// sourceAgain is how long a read that waits for the source waits before it asks again.
+const sourceAgain = 20 * time.Millisecond
+
+func (m *Mirror) sourcePointNow(ctx context.Context) (LSN, error) {
 	if st := m.shared.get(); st.state != "streaming" {
-		return 0, fmt.Errorf("%w: %s %s", ErrNotConnected, st.state, st.reason)
+		return 0, fmt.Errorf("%w: %s", ErrNotConnected, standing(st))
 	}
 	if err := m.look(ctx); err != nil {
 		return 0, err
