@@ -7,7 +7,7 @@ import (
 )
 
 // fileColumns is pgmirror_columns(handle): what read_parquet's parameter schema wants to know of a table, by field id the
-// column's name inside the union read, its type, and NULL for files from before the column. It could be written into the text,
+// column's name inside the union read, its type, and the value in files from before the column. It could be written into the text,
 // but parsing and binding that took a third of a short query's time.
 func (db *DB) fileColumns(in mapping.DataChunk, out mapping.Vector) error {
 	id := vectorSlice[int64](mapping.DataChunkGetVector(in, 0), 1)[0]
@@ -25,7 +25,12 @@ func (db *DB) fileColumns(in mapping.DataChunk, out mapping.Vector) error {
 	}()
 	for _, c := range h.table.cols {
 		keys = append(keys, mapping.CreateInt32(int32(c.field)))
-		parts := []mapping.Value{mapping.CreateVarchar(c.inner()), mapping.CreateVarchar(c.typ.sql), mapping.CreateNullValue()}
+		missing := mapping.CreateNullValue()
+		if c.missing != nil {
+			mapping.DestroyValue(&missing)
+			missing = mapping.CreateVarcharLength(*c.missing, mapping.IdxT(len(*c.missing)))
+		}
+		parts := []mapping.Value{mapping.CreateVarchar(c.inner()), mapping.CreateVarchar(c.typ.sql), missing}
 		columns = append(columns, mapping.CreateStructValue(t.column, parts))
 		destroyValues(parts)
 	}

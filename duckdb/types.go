@@ -15,6 +15,8 @@ type column struct {
 	name  string // as shown: unique without regard to case
 	field int64  // Iceberg field id
 	typ   columnType
+	// missing is what rows of files from before the column show, as text; nil for NULL.
+	missing *string
 }
 
 // columnType is a DuckDB type and how an Arrow array becomes one of its vectors.
@@ -55,7 +57,11 @@ func columnsOf(schema *arrow.Schema) ([]column, error) {
 		if err != nil {
 			return nil, fmt.Errorf("column %q: %w", f.Name, err)
 		}
-		out = append(out, column{name: names[i], field: id, typ: typ})
+		c := column{name: names[i], field: id, typ: typ}
+		if missing, ok := f.Metadata.GetValue(readstate.DefaultKey); ok {
+			c.missing = &missing
+		}
+		out = append(out, c)
 	}
 	return out, nil
 }

@@ -70,6 +70,9 @@ func recoverInto(err *error) {
 // Rows is the number of rows in the file, deleted ones included.
 func (r *Reader) Rows() int64 { return r.pq.ParquetReader().NumRows() }
 
+// Has says whether the file has a column with a field id. One that was added to the table later it has not.
+func (r *Reader) Has(fieldID int32) bool { _, ok := r.roots[fieldID]; return ok }
+
 // Close releases the file. It may be called twice.
 func (r *Reader) Close() error {
 	for _, p := range r.point {

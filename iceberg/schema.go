@@ -106,7 +106,11 @@ func icebergSchema(schema *arrow.Schema) (*icelib.Schema, error) {
 		} else if typ, err = primitiveToIceberg(f.Type); err != nil {
 			return nil, fmt.Errorf("column %q: %w", f.Name, err)
 		}
-		fields = append(fields, icelib.NestedField{ID: id, Name: f.Name, Type: typ, Required: !f.Nullable})
+		missing, err := icebergDefault(f)
+		if err != nil {
+			return nil, fmt.Errorf("column %q: initial default: %w", f.Name, err)
+		}
+		fields = append(fields, icelib.NestedField{ID: id, Name: f.Name, Type: typ, Required: !f.Nullable, InitialDefault: missing})
 	}
 	fields = append(fields, icelib.NestedField{ID: LSNFieldID, Name: LSNColumn, Type: icelib.PrimitiveTypes.Int64, Required: true,
 		Doc: "end LSN of the PostgreSQL commit that wrote this row"})
@@ -134,7 +138,11 @@ func arrowSchema(schema *icelib.Schema) (*arrow.Schema, error) {
 		if err != nil {
 			return nil, fmt.Errorf("column %q: %w", f.Name, err)
 		}
-		out = append(out, fieldWithID(f.Name, typ, !f.Required, f.ID))
+		field, err := arrowDefault(fieldWithID(f.Name, typ, !f.Required, f.ID), f.InitialDefault)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, field)
 	}
 	return arrow.NewSchema(out, nil), nil
 }

@@ -31,7 +31,7 @@ func (m *Mirror) apply(ctx context.Context, tx *pgcdc.Transaction) error {
 	}
 	var rows int64
 	apply := func(ch *pgcdc.Change) error {
-		n, err := m.change(ch, lsn)
+		n, err := m.change(ctx, ch, lsn)
 		rows += n
 		if err != nil {
 			return err
@@ -61,7 +61,10 @@ func (m *Mirror) apply(ctx context.Context, tx *pgcdc.Transaction) error {
 	m.flusher.weighed()
 	m.applied = lsn
 	m.lastCommit = commitMark{EndLSN: lsn, XID: tx.XID, Time: tx.CommitTime}
-	m.judge() // before the commit is visible: who waits for it also waits for the looks below it
+	// Before the commit is visible: who waits for it also waits for the looks below it.
+	if err := m.judge(); err != nil {
+		return err
+	}
 	now := m.clock.Now()
 	m.marks.publish(lsn, now)
 	m.noteCommit(tx, now)
@@ -69,7 +72,7 @@ func (m *Mirror) apply(ctx context.Context, tx *pgcdc.Transaction) error {
 }
 
 // change applies one step and says how many rows it counts for.
-func (m *Mirror) change(ch *pgcdc.Change, lsn LSN) (rows int64, err error) {
+func (m *Mirror) change(ctx context.Context, ch *pgcdc.Change, lsn LSN) (rows int64, err error) {
 	if len(m.joins) > 0 {
 		m.noteForJoin(ch, lsn)
 	}
@@ -90,7 +93,11 @@ func (m *Mirror) change(ch *pgcdc.Change, lsn LSN) (rows int64, err error) {
 	if ch.Op == pgcdc.OpRelation {
 		if t != nil {
 			if why := t.shape.differs(t, ch.Relation); why != "" {
-				m.outdated(t, t.oid, lsn, "the table's shape changed: "+why)
+				if taken, err := m.takeOver(ctx, t, ch.Relation, lsn); err != nil {
+					return 0, err
+				} else if !taken {
+					m.outdated(t, t.oid, lsn, "the table's shape changed: "+why)
+				}
 			}
 		}
 		return 0, nil

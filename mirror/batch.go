@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"pgmirror/globalindex"
+	"pgmirror/iceberg"
 )
 
 // batch is a run of rows in memory, in create order. The applier appends to the open one and publishes its row count with
@@ -110,17 +111,29 @@ func (b *batch) column(i, from, to int) arrow.Array {
 	return sliceArray(whole.Data(), from, to)
 }
 
-// read returns rows [from, to) of some columns, checked.
-func (b *batch) read(columns []int, from, to int) ([]arrow.Array, error) {
+// read returns rows [from, to) of some columns of a shape, the batch's or a later one of its table, checked.
+func (b *batch) read(s *shape, columns []int, from, to int) ([]arrow.Array, error) {
 	if n := int(b.published.Load()); from < 0 || to < from || to > n {
 		return nil, fmt.Errorf("read rows %d to %d of a batch of %d", from, to, n)
 	}
 	out := make([]arrow.Array, len(columns))
 	for i, c := range columns {
-		if c < 0 || c >= len(b.cols) {
-			return nil, fmt.Errorf("read column %d of a batch of %d", c, len(b.cols))
+		if c < 0 || c >= len(s.columns) {
+			return nil, fmt.Errorf("read column %d of a batch of %d", c, len(s.columns))
 		}
-		out[i] = b.column(c, from, to)
+		at := c
+		if s != b.shape {
+			at = b.shape.position(s.columns[c].fieldID)
+		}
+		if at >= 0 {
+			out[i] = b.column(at, from, to)
+			continue
+		}
+		missing, err := iceberg.Missing(s.arrow.Field(c), to-from)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = missing
 	}
 	return out, nil
 }

@@ -83,9 +83,10 @@ type checkpoint struct {
 	doc    *document
 	tables []*table // changed since the last cut
 	commit iceberg.Commit
-	files  []publishedFile // to be looked at for their vectors
-	fresh  []*segment      // become published
-	gone   []*segment      // published before, ended by the cut
+	files  []publishedFile   // to be looked at for their vectors
+	fresh  []*segment        // become published
+	gone   []*segment        // published before, ended by the cut
+	shapes map[*table]*shape // of the tables, at the cut
 }
 
 // publishedFile is a file of the commit and the LSN at which its table is committed.
@@ -107,6 +108,7 @@ func (m *Mirror) beginCheckpoint(cp *checkpoint) (err error) {
 		return fmt.Errorf("begin checkpoint: %w", err)
 	}
 	m.cut = cp.cut
+	cp.shapes = map[*table]*shape{}
 	for _, t := range m.tables {
 		if t.dirty {
 			t.dirty = false
@@ -114,6 +116,9 @@ func (m *Mirror) beginCheckpoint(cp *checkpoint) (err error) {
 				return fmt.Errorf("begin checkpoint: %w", err)
 			}
 			cp.tables = append(cp.tables, t)
+			if t.shape != nil {
+				cp.shapes[t] = t.committable(cp.cut)
+			}
 		}
 	}
 	m.doc.Checkpoint++
@@ -183,8 +188,8 @@ func (cp *checkpoint) add(t *table) *iceberg.TableCommit {
 		cp.commit.Tables = append(cp.commit.Tables, iceberg.TableCommit{Name: old.name, UUID: old.uuid, Drop: true})
 	}
 	c := iceberg.TableCommit{Name: t.name, UUID: t.uuid, Vectors: map[string]*deletion.Vector{}}
-	if !t.created {
-		c.Create, c.Schema = true, t.shape.arrow
+	if s := cp.shapes[t]; !t.created || s != t.committed {
+		c.Create, c.Schema = !t.created, s.arrow
 	}
 	cp.commit.Tables = append(cp.commit.Tables, c)
 	return &cp.commit.Tables[len(cp.commit.Tables)-1]
@@ -236,7 +241,7 @@ func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, starte
 		if !slices.ContainsFunc(cp.commit.Tables, func(c iceberg.TableCommit) bool { return c.UUID == t.uuid && !c.Drop }) {
 			continue
 		}
-		t.created, t.replaces = true, nil
+		t.created, t.replaces, t.committed = true, nil, cp.shapes[t]
 		t.snapshots = result.Tables[t.name].Snapshots
 	}
 	for _, s := range cp.gone {
@@ -320,6 +325,9 @@ func (t *table) reap(m *Mirror, low LSN) {
 		return d != 0 && d <= low && (s.batch != nil || !s.file.published)
 	}
 	before := len(t.files) + len(t.sealed)
+	if t.earlier != nil && t.since <= low {
+		t.earlier, before = nil, -1
+	}
 	t.files = slices.DeleteFunc(slices.Clone(t.files), func(s *segment) bool {
 		if !ended(s) {
 			return false

@@ -107,7 +107,7 @@ func TestRefusedRow(t *testing.T) {
 	}
 	b := tab.open.batch
 	b.publish()
-	arrays, err := b.read([]int{0, 1, 2}, 0, 2)
+	arrays, err := b.read(b.shape, []int{0, 1, 2}, 0, 2)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -220,7 +220,7 @@ func TestColumnReadWhileWritten(t *testing.T) {
 				all := n == rows-1 || int(b.published.Load()) == rows
 				n = int(b.published.Load())
 				from := rng.IntN(n + 1)
-				arrays, err := b.read([]int{0, 1, 2, 3}, from, n)
+				arrays, err := b.read(b.shape, []int{0, 1, 2, 3}, from, n)
 				if err != nil {
 					t.Error(err)
 					return
@@ -263,10 +263,10 @@ func TestColumnReadWhileWritten(t *testing.T) {
 	if got := b.visible(99); got != 0 {
 		t.Errorf("%d rows are visible before the first", got)
 	}
-	if _, err := b.read([]int{0}, 0, rows+1); err == nil {
+	if _, err := b.read(b.shape, []int{0}, 0, rows+1); err == nil {
 		t.Error("rows past the end can be read")
 	}
-	if _, err := b.read([]int{4}, 0, 1); err == nil {
+	if _, err := b.read(b.shape, []int{4}, 0, 1); err == nil {
 		t.Error("a column that is not there can be read")
 	}
 }

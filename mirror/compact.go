@@ -25,7 +25,7 @@ const (
 // Of a run of files the longest end is chosen that has compactRun files and in which none has more rows than all others together: so a row's
 // file at least doubles each time.
 func (t *table) compactable(m *Mirror, low LSN, all bool) []*segment {
-	if t.state != stateStreaming {
+	if t.state != stateStreaming || t.since > m.durable { // a checkpoint under way commits the shape before
 		return nil
 	}
 	least := m.compactRun
@@ -166,17 +166,25 @@ func (c *fileCopy) file(ctx context.Context, m *Mirror, data iceberg.DataFile, d
 		return err
 	}
 	defer r.Close()
+	y, err := newYounger(r, data.Path, c.schema.Fields(), c.ids)
+	if err != nil {
+		return err
+	}
 	last := len(c.ids) - 1
-	return r.Columns(ctx, c.ids, func(rec arrow.RecordBatch, first int64) error {
-		lsns, ok := rec.Column(last).(*array.Int64)
+	return r.Columns(ctx, y.ids, func(rec arrow.RecordBatch, first int64) error {
+		columns, err := y.columns(rec)
+		if err != nil {
+			return err
+		}
+		lsns, ok := columns[last].(*array.Int64)
 		if !ok {
-			return fmt.Errorf("%s: its column %s holds %s", data.Path, iceberg.LSNColumn, rec.Column(last).DataType())
+			return fmt.Errorf("%s: its column %s holds %s", data.Path, iceberg.LSNColumn, columns[last].DataType())
 		}
 		for row := range int(rec.NumRows()) {
 			if dead(uint32(first) + uint32(row)) {
 				continue
 			}
-			if err := c.row(rec, row, uint64(lsns.Value(row))); err != nil {
+			if err := c.row(columns, row, uint64(lsns.Value(row))); err != nil {
 				return fmt.Errorf("%s: %w", data.Path, err)
 			}
 		}
@@ -184,10 +192,10 @@ func (c *fileCopy) file(ctx context.Context, m *Mirror, data iceberg.DataFile, d
 	})
 }
 
-func (c *fileCopy) row(rec arrow.RecordBatch, row int, lsn uint64) error {
+func (c *fileCopy) row(columns []arrow.Array, row int, lsn uint64) error {
 	b := c.batch
 	for i, column := range b.cols {
-		if err := column.appendArray(rec.Column(i), row); err != nil {
+		if err := column.appendArray(columns[i], row); err != nil {
 			return err
 		}
 		b.added += column.rowBytes(b.rows)

@@ -123,9 +123,9 @@ func (m *Mirror) tryCopy(ctx context.Context, id pgcdc.Identification, rewritten
 				tc.Add = append(tc.Add, s.file.data)
 			}
 			commit = append(commit, tc)
-			c.table.state, c.table.created = stateStreaming, true
+			c.table.state, c.table.created, c.table.committed = stateStreaming, true, c.table.shape
 		}
-		doc.Tables = append(doc.Tables, c.table.record())
+		doc.Tables = append(doc.Tables, c.table.record(c.at))
 	}
 	result, err := m.storeDocument(ctx, &doc, commit)
 	if err != nil {

@@ -54,6 +54,7 @@ func (m *Mirror) newCopy(src *pgcdc.Table, at LSN) *tableCopy {
 	}
 	t.uuid = uuid.NewString()
 	t.setShape(s)
+	t.learn(src)
 	if len(src.Generated) > 0 {
 		m.cfg.Log.Info("generated columns are not published and left out", "relation", t.String(), "columns", strings.Join(src.Generated, ", "))
 	}

@@ -43,11 +43,11 @@ func TestMachineFaultFailsNoTable(t *testing.T) {
 	m := &Mirror{warehouse: brokenWarehouse{err: errors.New("too many open files")}}
 	loc := location{segment: &segment{file: &file{data: iceberg.DataFile{Path: "/w/a.parquet"}}}}
 	var machine *machineError
-	if _, err := m.readRow(loc, nil); !errors.As(err, &machine) || !strings.Contains(err.Error(), "/w/a.parquet") {
+	if _, err := m.readRow(loc, &shape{}, nil); !errors.As(err, &machine) || !strings.Contains(err.Error(), "/w/a.parquet") {
 		t.Fatalf("too many open files: %v", err)
 	}
 	m.warehouse = brokenWarehouse{err: iceberg.ErrCorrupt}
-	if _, err := m.readRow(loc, nil); err == nil || errors.As(err, &machine) {
+	if _, err := m.readRow(loc, &shape{}, nil); err == nil || errors.As(err, &machine) {
 		t.Fatalf("a corrupt file: %v", err)
 	}
 }

@@ -87,16 +87,17 @@ func (m *Mirror) document(cut LSN) *document {
 	d.LastCommit = m.lastCommit
 	d.Tables = make([]tableRecord, 0, len(m.tables))
 	for _, t := range m.tables {
-		d.Tables = append(d.Tables, t.record())
+		d.Tables = append(d.Tables, t.record(cut))
 	}
 	return &d
 }
 
-func (t *table) record() tableRecord {
+func (t *table) record(cut LSN) tableRecord {
 	r := tableRecord{OID: t.oid, Name: t.name, UUID: t.uuid, State: t.state, Failure: t.failure, Fingerprint: t.fingerprint, Storage: t.storage,
 		Nulled: t.unrepresentable, Rows: t.rows}
 	if t.shape != nil {
-		r.Mode, r.Key = t.shape.mode, t.shape.key
+		s := t.committable(cut)
+		r.Mode, r.Key = s.mode, s.key
 	} else if t.stored != nil {
 		r.Mode, r.Key = t.stored.Mode, t.stored.Key
 	}

@@ -166,6 +166,11 @@ func (r fakeReader) pick(rec arrow.RecordBatch, ids []int32) (arrow.RecordBatch,
 	return array.NewRecordBatch(arrow.NewSchema(fields, nil), arrays, rec.NumRows()), nil
 }
 
+func (r fakeReader) Has(id int32) bool {
+	_, err := r.pick(r[0], []int32{id})
+	return err == nil
+}
+
 func (r fakeReader) Columns(_ context.Context, ids []int32, each func(arrow.RecordBatch, int64) error) error {
 	first := int64(0)
 	for _, rec := range r {

@@ -160,13 +160,13 @@ func (s *search) candidate(loc location) (done bool, err error) {
 
 // sameKey reads the key of a row in a file and compares it with the one sought.
 func (t *table) sameKey(m *Mirror, loc location) (bool, error) {
-	rec, err := m.readRow(loc, t.shape.keyFieldIDs())
+	values, err := m.readRow(loc, t.shape, t.shape.key)
 	if err != nil {
 		return false, err
 	}
 	for i, c := range t.reading {
 		c.truncate(0)
-		if err := c.appendArray(rec.Column(i), 0); err != nil {
+		if err := c.appendArray(values[i], 0); err != nil {
 			return false, fmt.Errorf("read the key of row %d of %s: %w", loc.row, loc.segment.file.data.Path, err)
 		}
 	}

@@ -38,6 +38,7 @@ type Mirror struct {
 	flusher *flusher
 	// The constants but in tests.
 	replaySlice int
+	evolveLooks int
 	compactRun  int
 	compactRows int64 // FileRows but in tests
 
@@ -110,7 +111,7 @@ func New(cfg Config, source Source, warehouse Warehouse, files Files, clock Cloc
 		wantCut: make(chan struct{}, 1),
 		byOID:   map[uint32]*table{},
 
-		replaySlice: replaySlice, compactRun: compactRun, compactRows: cfg.FileRows,
+		replaySlice: replaySlice, evolveLooks: evolveLooks, compactRun: compactRun, compactRows: cfg.FileRows,
 
 		joins: map[uint32]*join{}, joinWake: make(chan struct{}, 1),
 	}
@@ -275,7 +276,9 @@ func (m *Mirror) event(ctx context.Context, ev pgcdc.Event) error {
 				return m.refuse(err)
 			}
 			m.applied = ev.WALEnd
-			m.judge()
+			if err := m.judge(); err != nil {
+				return err
+			}
 			m.marks.publish(ev.WALEnd, m.clock.Now())
 		}
 		return nil

@@ -86,6 +86,8 @@ type DataWriter interface {
 
 // DataReader reads one data file.
 type DataReader interface {
+	// Has says whether the file has a column with a field id.
+	Has(fieldID int32) bool
 	// Columns hands out some columns of all rows, in order.
 	Columns(ctx context.Context, fieldIDs []int32, each func(rec arrow.RecordBatch, firstRow int64) error) error
 	// Row returns some columns of one row.

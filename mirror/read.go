@@ -100,7 +100,9 @@ func (m *Mirror) stateAt(at LSN, release func(), how reading) (*readstate.State,
 		if rt.Err = v.unreadable(at, how); rt.Err != "" {
 			continue
 		}
-		if err := v.table.version.Load().fill(rt, at); err != nil {
+		version := v.table.version.Load().at(at)
+		rt.Schema = version.shape.arrow
+		if err := version.fill(rt, at); err != nil {
 			st.Release()
 			return nil, fmt.Errorf("read %s at %s: %w", v.table, at, err)
 		}
@@ -175,7 +177,7 @@ func (v *tableVersion) fill(t *readstate.Table, at LSN) error {
 		}
 		if s.batch != nil {
 			t.Batches = append(t.Batches, readstate.Batch{ID: uint64(s.id), Sealed: s.batch.sealedNow.Load(), Rows: rows,
-				Deleted: dead, Columns: columnReader{s.batch}})
+				Deleted: dead, Columns: columnReader{s.batch, v.shape}})
 			continue
 		}
 		whole := int(s.file.data.Rows)
@@ -223,13 +225,19 @@ func (m *Mirror) sourcePointNow(ctx context.Context) (LSN, error) {
 	return m.source.WaitPoint(ctx)
 }
 
-// readRow reads some columns of a row that lies in a file. The applier's.
-func (m *Mirror) readRow(loc location, fieldIDs []int32) (arrow.RecordBatch, error) {
+// readRow reads some columns of a shape of a row that lies in a file. The applier's.
+func (m *Mirror) readRow(loc location, s *shape, columns []int) (values []arrow.Array, err error) {
 	path := loc.segment.file.data.Path
+	fields, ids := s.fields(columns)
 	r, err := m.readers.open(m.warehouse, path)
-	var rec arrow.RecordBatch
 	if err == nil {
-		rec, err = r.Row(int64(loc.row), fieldIDs)
+		var y *younger
+		if y, err = newYounger(r, path, fields, ids); err == nil {
+			var rec arrow.RecordBatch
+			if rec, err = r.Row(int64(loc.row), y.ids); err == nil {
+				values, err = y.columns(rec)
+			}
+		}
 	}
 	if err != nil {
 		err = fmt.Errorf("read row %d of %s: %w", loc.row, path, err)
@@ -238,7 +246,7 @@ func (m *Mirror) readRow(loc location, fieldIDs []int32) (arrow.RecordBatch, err
 		}
 		return nil, err
 	}
-	return rec, nil
+	return values, nil
 }
 
 // readers counts open read states and keeps a few data files open for the applier.

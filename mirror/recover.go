@@ -106,7 +106,7 @@ func (m *Mirror) recoverTable(r tableRecord, held *iceberg.TableState, fault err
 		return nil
 	}
 	t.setShape(s)
-	t.snapshots, t.created = held.Snapshots, true
+	t.snapshots, t.created, t.committed, t.lastFieldID = held.Snapshots, true, s, held.LastColumnID
 	at := m.doc.Cut
 	if t.failure != nil {
 		at = min(at, t.failure.Good)

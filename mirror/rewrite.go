@@ -39,7 +39,7 @@ type rewrite struct {
 
 // choose picks the table's sealed batches that one file may take next, up to the first created above upTo. The applier's turn.
 //
-// A file never spans the cut of a checkpoint that has not published yet. And the rows of a transaction that is still being
+// A file has rows of one shape, and never spans the cut of a checkpoint that has not published yet. And the rows of a transaction that is still being
 // applied go to a file of their own, since the table may yet fail in it.
 func (t *table) choose(m *Mirror, upTo LSN) (inputs []*segment) {
 	good, ended := t.ended(m)
@@ -55,6 +55,9 @@ func (t *table) choose(m *Mirror, upTo LSN) (inputs []*segment) {
 			continue // nobody who comes needs it; memory keeps it for those who are here
 		}
 		first, last := s.batch.span()
+		if len(inputs) > 0 && s.batch.shape != inputs[0].batch.shape {
+			break
+		}
 		if first > upTo || (last > upTo && !ended) {
 			break
 		}
@@ -84,6 +87,9 @@ func (t *table) ended(m *Mirror) (good LSN, ended bool) {
 // begin prepares a flush. The caller holds t.jobs. The applier's turn.
 func (m *Mirror) begin(t *table, upTo LSN) (*rewrite, error) {
 	rw := &rewrite{table: t, shape: t.shape, floor: m.marks.low(), inputs: t.choose(m, upTo)}
+	if len(rw.inputs) > 0 {
+		rw.shape = rw.inputs[0].batch.shape
+	}
 	if good, ended := t.ended(m); ended {
 		upTo, rw.floor = min(upTo, good), min(rw.floor, good)
 	}
@@ -291,21 +297,33 @@ func (rw *rewrite) carry() error {
 	return err
 }
 
-// flush moves the table's sealed batches created at or before upTo to a file. Any background goroutine; it takes t.jobs.
+// flush moves the table's sealed batches created at or before upTo to a file, or to one for each shape. Any background goroutine; it takes t.jobs.
 func (m *Mirror) flush(ctx context.Context, t *table, upTo LSN) error {
 	t.jobs.Lock()
 	defer t.jobs.Unlock()
+	for {
+		if more, err := m.flushShape(ctx, t, upTo); err != nil || !more {
+			return err
+		}
+	}
+}
+
+// flushShape flushes the first batches, which are of one shape; more says that others come after them. The caller holds t.jobs.
+func (m *Mirror) flushShape(ctx context.Context, t *table, upTo LSN) (more bool, err error) {
 	var rw *rewrite
-	err := m.inAnyTurn(ctx, func() (err error) {
-		rw, err = m.begin(t, upTo)
-		return err
+	err = m.inAnyTurn(ctx, func() (err error) {
+		if rw, err = m.begin(t, upTo); err != nil {
+			return err
+		}
+		more = len(rw.inputs) > 0 && slices.ContainsFunc(t.sealed, func(s *segment) bool { return s.batch.shape != rw.shape })
+		return nil
 	})
 	if err != nil || len(rw.inputs) == 0 {
-		return err
+		return false, err
 	}
 	started := m.clock.Now()
 	if err := rw.write(ctx, m); err != nil {
-		return err
+		return false, err
 	}
 	err = m.inAnyTurn(ctx, func() error {
 		if err := rw.install(m); err != nil {
@@ -319,7 +337,7 @@ func (m *Mirror) flush(ctx context.Context, t *table, upTo LSN) error {
 	if err == nil && rw.out != nil {
 		m.cfg.Log.Debug("flushed", "relation", t.String(), "rows", rw.out.file.data.Rows, "bytes", rw.out.file.data.Bytes, "took", m.clock.Now().Sub(started))
 	}
-	return err
+	return more, err
 }
 
 // without copies the first rows rows of a sealed batch that are not dead.

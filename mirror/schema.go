@@ -37,6 +37,8 @@ type shapeColumn struct {
 	typ     arrow.DataType
 	fieldID int
 	key     bool // part of the primary key: never NULL
+	// fingerprint is pgcdc.Column.Fingerprint.
+	fingerprint string
 }
 
 // newShape derives the shape of a table seen in the catalogue. assign gives each column its field ids.
@@ -56,7 +58,7 @@ func newShape(t *pgcdc.Table, assign func(*arrow.Schema) *arrow.Schema) (*shape,
 			return nil, fmt.Errorf("column %q: %w", c.Name, err)
 		}
 		fields[i] = arrow.Field{Name: c.Name, Type: typ, Nullable: !primary[i]}
-		s.columns = append(s.columns, shapeColumn{name: c.Name, attNum: c.AttNum, pg: c.Type, typ: typ, key: primary[i]})
+		s.columns = append(s.columns, shapeColumn{name: c.Name, attNum: c.AttNum, pg: c.Type, typ: typ, key: primary[i], fingerprint: c.Fingerprint})
 	}
 	s.arrow = assign(arrow.NewSchema(fields, nil))
 	for i := range s.columns {
@@ -117,7 +119,7 @@ func (s *shape) resolve(t *pgcdc.Table) error {
 		if c.Name != s.columns[i].name || !sameType(typ, s.columns[i].typ) {
 			return fmt.Errorf("column %q changed while the mirror was stopped", c.Name)
 		}
-		s.columns[i].pg, s.columns[i].attNum = c.Type, c.AttNum
+		s.columns[i].pg, s.columns[i].attNum, s.columns[i].fingerprint = c.Type, c.AttNum, c.Fingerprint
 	}
 	s.resolved = true
 	return nil

@@ -47,6 +47,17 @@ type cut struct {
 type tableVersion struct {
 	shape    *shape
 	segments []*segment
+	// since is where the shape begins: readers below it have earlier, the last version of the shape before. Nil when nobody can be below it.
+	since   LSN
+	earlier *tableVersion
+}
+
+// at is the version that has the shape of an LSN.
+func (v *tableVersion) at(lsn LSN) *tableVersion {
+	for lsn < v.since && v.earlier != nil {
+		v = v.earlier
+	}
+	return v
 }
 
 // rowsAt counts the segment's rows that were created at or before x. Any goroutine may call it.
@@ -80,8 +91,11 @@ func (s *segment) rows() int {
 }
 
 // columnReader gives a read state's client the columns of a memory batch.
-type columnReader struct{ batch *batch }
+type columnReader struct {
+	batch *batch
+	shape *shape // the reader's, perhaps a later one than the batch's
+}
 
 func (r columnReader) Read(columns []int, from, to int) ([]arrow.Array, error) {
-	return r.batch.read(columns, from, to)
+	return r.batch.read(r.shape, columns, from, to)
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"pgmirror/globalindex"
 	"pgmirror/iceberg"
 	"pgmirror/pgcdc"
@@ -46,6 +48,13 @@ type table struct {
 	storage     storageMark // at the newest look that found nothing changed
 	shape       *shape      // nil for a table that failed before it had one
 	version     atomic.Pointer[tableVersion]
+	// What decides whether a change of its columns can be taken over in place (evolve.go).
+	frame       string // pgcdc.Table.Frame; empty until the catalogue was asked
+	lastAttNum  int16
+	lastFieldID int           // the highest ever given
+	since       LSN           // where the shape begins; 0 for the first
+	earlier     *tableVersion // for readers below since
+	committed   *shape        // that of the catalog; nil before
 
 	state   tableState
 	failure *failure
@@ -169,13 +178,21 @@ func (t *table) setShape(s *shape) {
 
 // install makes the table's present segments the version that readers find.
 func (t *table) install() {
-	v := &tableVersion{shape: t.shape, segments: make([]*segment, 0, len(t.files)+len(t.sealed)+1)}
+	v := &tableVersion{shape: t.shape, segments: make([]*segment, 0, len(t.files)+len(t.sealed)+1), since: t.since, earlier: t.earlier}
 	v.segments = append(v.segments, t.files...)
 	v.segments = append(v.segments, t.sealed...)
 	if t.open != nil {
 		v.segments = append(v.segments, t.open)
 	}
 	t.version.Store(v)
+}
+
+// committable is the shape that a commit at cut, the last LSN that was published, has of the table. The applier's turn.
+func (t *table) committable(cut LSN) *shape {
+	if v := t.version.Load(); v != nil && t.failure != nil {
+		return v.at(min(cut, t.failure.Good)).shape
+	}
+	return t.shape
 }
 
 // hash is the hash of the key in the given columns at row, as docs/formats/keys.md says.
@@ -312,22 +329,24 @@ func (t *table) fill(m *Mirror, cols []*column, rows int, tuple, old pgcdc.Tuple
 
 // fetch appends values that an update left unchanged, from where the old row lies.
 func (t *table) fetch(m *Mirror, cols []*column, kept []int, from location) error {
-	if b := from.segment.batch; b != nil {
+	if b := from.segment.batch; b != nil && b.shape == t.shape {
 		for _, i := range kept {
 			cols[i].appendFrom(b.cols[i], int(from.row))
 		}
 		return nil
 	}
-	ids := make([]int32, len(kept))
-	for j, i := range kept {
-		ids[j] = int32(t.shape.columns[i].fieldID)
+	var old []arrow.Array
+	var err error
+	if b := from.segment.batch; b != nil {
+		old, err = b.read(t.shape, kept, int(from.row), int(from.row)+1)
+	} else {
+		old, err = m.readRow(from, t.shape, kept)
 	}
-	rec, err := m.readRow(from, ids)
 	if err != nil {
 		return err
 	}
 	for j, i := range kept {
-		if err := cols[i].appendArray(rec.Column(j), 0); err != nil {
+		if err := cols[i].appendArray(old[j], 0); err != nil {
 			return &rowError{t.shape.columns[i].name, err}
 		}
 	}

@@ -161,10 +161,18 @@ func (c *comparison) readFile(ctx context.Context, f *readstate.File, ids []int3
 			return err
 		}
 	}
+	y, err := newYounger(r, f.Path, c.ours.Schema.Fields(), ids)
+	if err != nil {
+		return err
+	}
 	rows := int64(0)
-	err = r.Columns(ctx, ids, func(rec arrow.RecordBatch, first int64) error {
+	err = r.Columns(ctx, y.ids, func(rec arrow.RecordBatch, first int64) error {
 		rows += rec.NumRows()
-		return c.encodeRows(rec.Columns(), int(rec.NumRows()), func(row int) bool { return !f.Deleted.Contains(uint32(first) + uint32(row)) }, e, each)
+		columns, err := y.columns(rec)
+		if err != nil {
+			return err
+		}
+		return c.encodeRows(columns, int(rec.NumRows()), func(row int) bool { return !f.Deleted.Contains(uint32(first) + uint32(row)) }, e, each)
 	})
 	if err == nil && rows != f.Rows {
 		err = fmt.Errorf("%w: %s has %d rows, the catalog says %d", iceberg.ErrCorrupt, f.Path, rows, f.Rows)

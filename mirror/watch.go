@@ -52,8 +52,7 @@ func (m *Mirror) look(ctx context.Context) error {
 	}
 	return m.inTurn(ctx, func() error {
 		m.looks = append(m.looks, look{c, kept, began})
-		m.judge()
-		return nil
+		return m.judge()
 	})
 }
 
@@ -82,7 +81,7 @@ func (m *Mirror) rowsKept(ctx context.Context, c *pgcdc.Catalog) (map[uint32]pgc
 }
 
 // judge compares each look that HWM has passed with what is known. The applier's turn.
-func (m *Mirror) judge() {
+func (m *Mirror) judge() error {
 	for len(m.looks) > 0 && m.looks[0].catalog.LSN <= m.applied {
 		c, kept := m.looks[0].catalog, m.looks[0].kept
 		m.counts.currentAt.Store(m.looks[0].began.UnixNano())
@@ -90,13 +89,16 @@ func (m *Mirror) judge() {
 		if c.CheckedLSN < m.catalogLSN {
 			continue
 		}
-		m.compare(c, kept)
+		if err := m.compare(c, kept); err != nil {
+			return err
+		}
 		m.catalogLSN = c.CheckedLSN
 	}
 	// Looks come every catalog_poll; while the stream is behind, only the newest of those still ahead matters.
 	if len(m.looks) > maxLooks {
 		m.looks = append(m.looks[:0], m.looks[len(m.looks)-1])
 	}
+	return nil
 }
 
 const maxLooks = 64
@@ -108,8 +110,8 @@ const reasonTaken = "another table has taken its name"
 const reasonGone = "the table was dropped or taken out of the publication"
 
 // compare looks for what no row event tells: tables whose definition has changed and tables that come are copied, tables that
-// are gone fail.
-func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) {
+// are gone fail. A change of columns that needs no copy is taken over.
+func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) error {
 	seen := make(map[uint32]*pgcdc.Table, len(c.Tables))
 	for i := range c.Tables {
 		seen[c.Tables[i].OID] = &c.Tables[i]
@@ -131,7 +133,11 @@ func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) {
 		case now.Unsupported != "":
 			m.fail(t, c.LSN, &failure{Reason: now.Unsupported, Remedy: remedyGone, Gone: true})
 		case now.Fingerprint != t.fingerprint:
-			m.outdated(t, t.oid, c.LSN, "the table's definition changed: "+t.changed(now))
+			if s := t.evolved(now); s == nil || m.binary && !binaryOK(c) {
+				m.outdated(t, t.oid, c.LSN, "the table's definition changed: "+t.changed(now))
+			} else if err := m.evolve(t, now, s, m.applied, c.LSN); err != nil {
+				return err
+			}
 		case t.rowsLost(now, kept[t.oid]):
 			m.outdated(t, t.oid, c.LSN, reasonRewritten)
 		default:
@@ -143,6 +149,7 @@ func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) {
 			m.newcomer(now, c.LSN)
 		}
 	}
+	return nil
 }
 
 // newcomer takes up a table that was not there before. The applier's turn.
@@ -210,6 +217,8 @@ func (m *Mirror) resolve(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) {
 			}
 			if err := t.shape.resolve(now); err != nil {
 				reason = err.Error()
+			} else {
+				t.frame, t.lastAttNum = now.Frame, now.LastAttNum
 			}
 		}
 		if reason != "" {

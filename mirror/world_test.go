@@ -143,7 +143,7 @@ func (w *world) start() {
 	if w.eager {
 		m.probeRows, m.probeEntries = 2, 1
 	}
-	m.compactRun, m.compactRows, m.replaySlice = 2, 40, 1+w.rng.IntN(4)
+	m.compactRun, m.compactRows, m.replaySlice, m.evolveLooks = 2, 40, 1+w.rng.IntN(4), 2
 	w.check(m.recover(ctx))
 	w.m, w.stop, w.ended, w.sending = m, stop, make(chan error, 1), true
 	go func() { w.ended <- m.applyLoop(ctx) }()

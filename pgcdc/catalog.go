@@ -104,7 +104,8 @@ type attributeRow struct {
 	typeMod            int32
 	notNull, dropped   bool
 	generated          byte
-	version            string // xmin
+	version            string  // xmin
+	missing            *string // attmissingval
 }
 
 // indexRow is a row of pg_index, of a primary key or the chosen identity.
@@ -237,7 +238,8 @@ func attributesSQL(oids []uint32) string {
 			a.attnotnull AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = a.attrelid AND k.contype = 'n'
 				AND k.conkey = ARRAY[a.attnum] AND NOT k.convalidated),
 			a.attisdropped, a.attgenerated, a.xmin,
-			format_type(a.atttypid, a.atttypmod)
+			format_type(a.atttypid, a.atttypmod),
+			CASE WHEN a.atthasmissing THEN (a.attmissingval::text::text[])[1] END
 		FROM pg_attribute a WHERE a.attnum > 0 AND a.attrelid IN (` + joinOIDs(oids) + `) ORDER BY a.attrelid, a.attnum`
 }
 
@@ -245,6 +247,7 @@ func readAttribute(r *rowReader) attributeRow {
 	return attributeRow{
 		attNum: int16(r.int(16)), name: r.text(), typeOID: r.oid(), typeMod: int32(r.int(32)), collation: r.oid(),
 		notNull: r.bool(), dropped: r.bool(), generated: r.char(), version: r.text(), format: r.text(),
+		missing: r.optional(),
 	}
 }
 

@@ -132,7 +132,7 @@ func readShape(ctx context.Context, conn *pgconn.PgConn, oid uint32) ([]attribut
 		if r.err != nil {
 			return nil, r.err
 		}
-		a.version, a.format, a.notNull = "", "", false
+		a.version, a.format, a.notNull, a.missing = "", "", false, nil
 		shape = append(shape, a)
 	}
 	return shape, nil

@@ -54,6 +54,11 @@ type Table struct {
 	// the time between them, row filter and column list included: taken out and put back it has another one. Relfilenode is not part of it, nor
 	// are nullability, statistics, storage, grants and the default of rows to come.
 	Fingerprint string
+	// Frame is the part of Fingerprint that is no column's: with an equal one the table differs by what its columns say of themselves alone. It is
+	// Fingerprint itself when a column list chooses the columns.
+	Frame string
+	// LastAttNum is the highest attnum that a column of the relation has or had, LastDropped that of the dropped ones, or 0.
+	LastAttNum, LastDropped int16
 	// AttributeVersions is equal for two looks exactly if no pg_attribute row of the relation was written in between. When
 	// it and Relfilenode both changed, the rows may have been rewritten, whatever Fingerprint says (ALTER … TYPE t USING f(c) with
 	// the type that c has): RowsKept tells. Relfilenode alone is VACUUM FULL, CLUSTER or TRUNCATE, or, unless StaysLogged, SET UNLOGGED and back;
@@ -82,4 +87,9 @@ type Column struct {
 	Name    string
 	Type    *Type
 	NotNull bool
+	// Fingerprint is equal for two looks exactly if what the pg_attribute row says of the values is, their types' included: everything but the name.
+	Fingerprint string
+	// Missing is what rows have that were written before the column was added, as its type prints it, nil for NULL
+	// (pg_attribute.attmissingval). It means nothing once the rows are written anew.
+	Missing *string
 }

@@ -24,6 +24,16 @@ func (r *rowReader) next() []byte {
 // text reads a string; NULL is empty.
 func (r *rowReader) text() string { return string(r.next()) }
 
+// optional reads a string, nil for NULL.
+func (r *rowReader) optional() *string {
+	value := r.next()
+	if value == nil {
+		return nil
+	}
+	text := string(value)
+	return &text
+}
+
 func (r *rowReader) bool() bool { return string(r.next()) == "t" }
 
 // char reads a "char", whose zero is sent as an empty string.

@@ -26,6 +26,7 @@ func (r *relationRow) complete(types *typeCatalog) {
 		position[a.attNum] = len(t.Columns)
 		t.Columns = append(t.Columns, Column{
 			AttNum: a.attNum, Name: a.name, NotNull: a.notNull, Type: types.resolve(a.typeOID, a.typeMod, a.format),
+			Fingerprint: a.fingerprint(types), Missing: a.missing,
 		})
 	}
 	keysPublished := true
@@ -60,9 +61,14 @@ func (r *relationRow) complete(types *typeCatalog) {
 	}
 	t.Unsupported = r.unsupported(keysPublished)
 	t.Fingerprint, t.AttributeVersions = r.fingerprint(types, published)
+	t.Frame = r.frame()
 	t.published = r.published.identity
 	for _, a := range r.attributes {
 		t.attributeXIDs = append(t.attributeXIDs, a.version)
+		t.LastAttNum = max(t.LastAttNum, a.attNum)
+		if a.dropped {
+			t.LastDropped = max(t.LastDropped, a.attNum)
+		}
 	}
 }
 
@@ -122,40 +128,79 @@ func (r *relationRow) unsupported(keysPublished bool) string {
 // to come, and the value that a column added later has in rows of before (VACUUM FULL writes it into the rows). versions is the xmin of each of these rows.
 func (r *relationRow) fingerprint(types *typeCatalog, published map[int16]bool) (contents, versions string) {
 	c, v := hasher{sha256.New()}, hasher{sha256.New()}
-	t := &r.table
-	c.number(uint64(t.OID))
-	c.text(t.Schema, t.Name, string([]byte{t.Persistence, t.Kind, byte(t.Identity)}))
 	enums := map[uint32]bool{}
-	c.text(r.published.identity)
+	r.head(c)
 	for _, a := range r.attributes {
 		v.text(a.version)
 		if r.published.listed() && !published[a.attNum] {
 			continue
 		}
-		c.number(uint64(a.attNum))
-		c.number(uint64(a.typeOID))
-		c.number(uint64(uint32(a.typeMod)))
-		c.number(uint64(a.collation))
-		c.text(a.name, fmt.Sprint(a.dropped), string([]byte{a.generated}), "-")
+		a.hash(c)
+		c.text(a.name)
 		types.enumsOf(a.typeOID, enums)
 	}
 	c.number(0) // no attnum: the end of the columns
-	c.number(uint64(len(r.indexes)))
-	for _, index := range r.indexes {
-		c.text(fmt.Sprint(index))
+	r.tail(c)
+	types.hashEnums(c, enums)
+	return c.sum(), v.sum()
+}
+
+// frame hashes what fingerprint does, without the columns.
+func (r *relationRow) frame() string {
+	if r.published.listed() {
+		return r.table.Fingerprint
 	}
+	h := hasher{sha256.New()}
+	r.head(h)
+	r.tail(h)
+	return h.sum()
+}
+
+func (r *relationRow) head(h hasher) {
+	t := &r.table
+	h.number(uint64(t.OID))
+	h.text(t.Schema, t.Name, string([]byte{t.Persistence, t.Kind, byte(t.Identity)}), r.published.identity)
+}
+
+func (r *relationRow) tail(h hasher) {
+	h.number(uint64(len(r.indexes)))
+	for _, index := range r.indexes {
+		h.text(fmt.Sprint(index))
+	}
+}
+
+// fingerprint is Column.Fingerprint.
+func (a *attributeRow) fingerprint(types *typeCatalog) string {
+	h := hasher{sha256.New()}
+	a.hash(h)
+	enums := map[uint32]bool{}
+	types.enumsOf(a.typeOID, enums)
+	types.hashEnums(h, enums)
+	return h.sum()
+}
+
+// hash takes what the row says of the column's values.
+func (a *attributeRow) hash(h hasher) {
+	h.number(uint64(a.attNum))
+	h.number(uint64(a.typeOID))
+	h.number(uint64(uint32(a.typeMod)))
+	h.number(uint64(a.collation))
+	h.text(fmt.Sprint(a.dropped), string([]byte{a.generated}))
+}
+
+// hashEnums hashes the labels of enums, in the order of their OIDs.
+func (c *typeCatalog) hashEnums(h hasher, enums map[uint32]bool) {
 	oids := make([]uint32, 0, len(enums))
 	for oid := range enums {
 		oids = append(oids, oid)
 	}
 	slices.Sort(oids)
 	for _, oid := range oids {
-		labels := types.types[oid].EnumLabels
-		c.number(uint64(oid))
-		c.number(uint64(len(labels)))
-		c.text(labels...)
+		labels := c.types[oid].EnumLabels
+		h.number(uint64(oid))
+		h.number(uint64(len(labels)))
+		h.text(labels...)
 	}
-	return c.sum(), v.sum()
 }
 
 // enumsOf adds the enums that values of a type are made of.

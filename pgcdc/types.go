@@ -71,3 +71,10 @@ const (
 	TimestampInfinity    int64 = 1<<63 - 1
 	TimestampNegInfinity int64 = -(1<<63 - 1)
 )
+
+// Textual says that the type is text or varchar, or a domain over one: a change from one such type to another that does not write the rows anew
+// leaves the values as they are.
+func (t *Type) Textual() bool {
+	const text, varchar = 25, 1043
+	return t.Kind == KindText && (t.base == text || t.base == varchar)
+}

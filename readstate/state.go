@@ -57,6 +57,11 @@ func (t *Table) Complete(ctx context.Context) (*Table, error) {
 // FieldIDKey is the Arrow field metadata key that carries a column's Iceberg field id, also inside lists.
 const FieldIDKey = "PARQUET:field_id"
 
+// DefaultKey is the Arrow field metadata key under which a column has what rows of files without it show (Iceberg's initial-default), as text that
+// DuckDB casts to the column's type: what the Iceberg specification's JSON form of a single value has between its quotes, if it has any. Without
+// it they show NULL.
+const DefaultKey = "pgmirror:initial-default"
+
 // File is a Parquet file. Rows that the state may not see, cut-offs included, are in Deleted.
 type File struct {
 	Path    string
