@@ -3,9 +3,12 @@ package mirror
 import (
 	"context"
 	"slices"
+	"strconv"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"pgmirror/deletion"
+
 	"pgmirror/iceberg"
 	"pgmirror/readstate"
 )
@@ -30,10 +33,12 @@ func (w *world) flushed(oid uint32, files int) *table {
 // created lists the create LSNs that the table's files hold of the rows that are alive.
 func (w *world) created(t *table) (lsns []string) {
 	w.t.Helper()
+	lsnField := arrow.Field{Name: iceberg.LSNColumn, Type: arrow.PrimitiveTypes.Int64,
+		Metadata: arrow.NewMetadata([]string{readstate.FieldIDKey}, []string{strconv.Itoa(iceberg.LSNFieldID)})}
 	for _, s := range t.files {
 		dead, err := s.vis.At(w.m.marks.high(), uint32(s.file.data.Rows))
 		w.check(err)
-		lsns = append(lsns, w.rowsOfFile(s.file.data.Path, s.file.data.Rows, []int32{iceberg.LSNFieldID}, dead.Contains)...)
+		lsns = append(lsns, w.rowsOfFile(s.file.data.Path, s.file.data.Rows, []arrow.Field{lsnField}, dead.Contains)...)
 	}
 	slices.Sort(lsns)
 	return lsns

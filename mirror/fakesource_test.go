@@ -77,6 +77,7 @@ type commit struct {
 	xid            uint32
 	at             time.Time
 	changes        []message
+	tables         []pgcdc.Table // as they were
 }
 
 func (c *commit) messages() []message {
@@ -142,7 +143,7 @@ func (s *fakeSource) commit(changes []message) *commit {
 	defer s.mu.Unlock()
 	s.xid++
 	s.now = s.now.Add(time.Millisecond)
-	c := &commit{commitLSN: s.insert + 8, end: s.insert + 64 + LSN(8*len(changes)), xid: s.xid, at: s.now, changes: changes}
+	c := &commit{commitLSN: s.insert + 8, end: s.insert + 64 + LSN(8*len(changes)), xid: s.xid, at: s.now, changes: changes, tables: slices.Clone(s.tables)}
 	s.insert = c.end
 	s.wal = append(s.wal, c)
 	s.changed.Broadcast()
@@ -368,7 +369,7 @@ func (s *fakeSource) Stream(ctx context.Context, from LSN, _ bool, out chan<- pg
 		msgs := c.messages()
 		if !told {
 			told = true
-			msgs = slices.Insert(msgs, 1, relationMessages(s.tables)...)
+			msgs = slices.Insert(msgs, 1, relationMessages(c.tables)...)
 		}
 		for _, msg := range msgs {
 			tx, err := replay.Message(msg)

@@ -251,6 +251,9 @@ func (w *fakeWarehouse) commit(c iceberg.Commit) (*iceberg.Result, error) {
 		}
 		if tc.Schema != nil {
 			t.Schema = tc.Schema
+			for _, f := range tc.Schema.Fields() {
+				t.LastColumnID = max(t.LastColumnID, lastFieldID(f))
+			}
 		}
 		t.LSN = c.LSN
 		if tc.At != 0 {

@@ -34,7 +34,12 @@ func TestModel(t *testing.T) {
 }
 
 func runModel(t *testing.T, seed uint64) (longest int) {
+	return runWorld(t, seed, func(*world) {}).longest
+}
+
+func runWorld(t *testing.T, seed uint64, prepare func(*world)) *world {
 	w := newWorld(t, seed)
+	prepare(w)
 	for range w.rng.IntN(30) {
 		w.transaction() // only the first copy will see it
 	}
@@ -49,7 +54,7 @@ func runModel(t *testing.T, seed uint64) (longest int) {
 	w.readSomewhere()
 	w.audit()
 	w.end()
-	return w.longest
+	return w
 }
 
 // TestReaderOverManyCheckpoints: a reader that stays over many checkpoints, folds and reaps sees its rows unchanged and delays

@@ -18,7 +18,8 @@ import (
 // version is one row version of the model: visible at x when created ≤ x < deleted.
 type version struct {
 	cells            []cell
-	created, deleted LSN // 0: not yet
+	attNums          []int16 // of the cells; nil in a world whose tables keep their columns
+	created, deleted LSN     // 0: not yet
 }
 
 // modelTable is what PostgreSQL holds: every version that ever was.
@@ -29,6 +30,11 @@ type modelTable struct {
 	faults []*modelFault
 	// bases has, by uuid, the LSN of the snapshot from which a content was copied again; others were copied at first.
 	bases map[string]LSN
+	// defs are the definitions that it had, the present one last, and missing what rows from before a column show in it; nil in a world whose
+	// tables keep their columns.
+	defs    []modelDef
+	missing map[int16]cell
+	excused map[string]bool // by uuid, contents that need not take a change of columns over in place
 	// nulled counts, by commit, values sent that the mirror holds as NULL.
 	nulled []nulledAt
 }
@@ -54,20 +60,24 @@ func (t *modelTable) fault(uuid string) *modelFault {
 	return nil
 }
 
-// at lists the rows visible at x.
-func (t *modelTable) at(x LSN) (rows [][]cell) {
+// at lists the rows visible at x, in the present columns.
+func (t *modelTable) at(x LSN) [][]cell { return t.in(x, t.attNums()) }
+
+func (t *modelTable) in(x LSN, attNums []int16) (rows [][]cell) {
 	for _, v := range t.versions {
 		if v.created != 0 && v.created <= x && (v.deleted == 0 || x < v.deleted) {
-			rows = append(rows, v.cells)
+			rows = append(rows, v.in(t, attNums))
 		}
 	}
 	return rows
 }
 
 // shown prints the rows visible at x as rowsOf prints those of the mirror.
-func (t *modelTable) shown(x LSN) []string {
+func (t *modelTable) shown(x LSN) []string { return t.shownIn(x, t.attNums()) }
+
+func (t *modelTable) shownIn(x LSN, attNums []int16) []string {
 	var rows []string
-	for _, r := range t.at(x) {
+	for _, r := range t.in(x, attNums) {
 		var parts []string
 		for _, c := range r {
 			parts = append(parts, show(c))
@@ -276,7 +286,7 @@ func (w *world) freshRow(t *modelTable, live []*version, replaces *version) ([]c
 		return cells, true
 	}
 	for _, v := range live {
-		if v != replaces && (sameCells(t.def.Key, v.cells, cells) || t.def.Identity == 'i' && sameCells(t.def.IdentityKey, v.cells, cells)) {
+		if v != replaces && (sameCells(t.def.Key, v.now(t), cells) || t.def.Identity == 'i' && sameCells(t.def.IdentityKey, v.now(t), cells)) {
 			return nil, false
 		}
 	}

@@ -23,6 +23,15 @@ type draft struct {
 	gone       map[*version]bool
 	broken     map[*modelTable]*modelFault
 	nulled     map[*modelTable]int64
+	told       map[*modelTable]bool
+}
+
+// tell has the server say what columns a table has, if it has not since they changed.
+func (d *draft) tell(t *modelTable) {
+	if n := len(t.defs) - 1; n >= 0 && !d.told[t] && t.defs[n].used == 0 {
+		d.told[t] = true
+		d.changes = append(d.changes, relationMessage(&t.def))
+	}
 }
 
 func (d *draft) kill(v *version) {
@@ -31,7 +40,7 @@ func (d *draft) kill(v *version) {
 }
 
 func (d *draft) bear(t *modelTable, cells []cell) {
-	v := &version{cells: cells}
+	v := &version{cells: cells, attNums: t.attNums()}
 	t.versions = append(t.versions, v)
 	d.born = append(d.born, v)
 }
@@ -50,9 +59,10 @@ func (d *draft) countBad(t *modelTable, sent []cell) {
 
 func (w *world) transactionOf(changes int) {
 	w.t.Helper()
-	d := &draft{gone: map[*version]bool{}, broken: map[*modelTable]*modelFault{}, nulled: map[*modelTable]int64{}}
+	d := &draft{gone: map[*version]bool{}, broken: map[*modelTable]*modelFault{}, nulled: map[*modelTable]int64{}, told: map[*modelTable]bool{}}
 	for range changes {
 		t := w.tables[w.rng.IntN(len(w.tables))]
+		d.tell(t)
 		if w.faults > 0 && w.sending && !w.broken(t) && d.broken[t] == nil && w.rng.IntN(60) == 0 {
 			if f := w.breakTable(d, t); f != nil {
 				w.faults--
@@ -91,10 +101,13 @@ func (w *world) transactionOf(changes int) {
 		default:
 			old := live[w.rng.IntN(len(live))]
 			d.kill(old)
-			d.changes = append(d.changes, message{'D'}.u32(t.def.OID).old(&t.def, old.cells))
+			d.changes = append(d.changes, message{'D'}.u32(t.def.OID).old(&t.def, old.now(t)))
 		}
 	}
 	c := w.source.commit(d.changes)
+	for t := range d.told {
+		t.defs[len(t.defs)-1].used = c.end
+	}
 	for _, v := range d.born {
 		v.created = c.end
 	}
@@ -218,18 +231,18 @@ func (w *world) update(t *modelTable, live []*version, old *version) (message, [
 	if w.rng.IntN(3) > 0 {
 		for i := range cells {
 			if isKey(&t.def, i) && t.def.Key != nil {
-				cells[i] = old.cells[i]
+				cells[i] = old.now(t)[i]
 			}
 		}
 	}
 	sent := slices.Clone(cells)
-	if last := len(cells) - 1; t.def.Columns[last].Type.OID == oidText && old.cells[last] != nil && w.rng.IntN(2) == 0 {
-		cells[last] = old.cells[last]
+	if last := len(cells) - 1; !isKey(&t.def, last) && t.def.Columns[last].Type.OID == oidText && old.now(t)[last] != nil && w.rng.IntN(2) == 0 {
+		cells[last] = old.now(t)[last]
 		sent[last] = unchanged
 	}
 	msg := message{'U'}.u32(t.def.OID)
-	if t.def.Identity == pgcdc.IdentityFull || !sameCells(t.def.IdentityKey, old.cells, cells) {
-		msg = msg.old(&t.def, old.cells)
+	if t.def.Identity == pgcdc.IdentityFull || !sameCells(t.def.IdentityKey, old.now(t), cells) {
+		msg = msg.old(&t.def, old.now(t))
 	}
 	return msg.u8('N').tuple(sent), cells, true
 }

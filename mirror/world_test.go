@@ -43,6 +43,9 @@ type world struct {
 	pressure bool  // memory is always short: whatever can be flushed must be before the next change is applied
 	eager    bool  // keys of a transaction are looked up together, however few
 	faults   int   // tables that may still be made to fail
+	alters   bool  // columns come, go, and get other names
+	steady   bool  // not now
+	taken    int   // such changes that were taken over in place
 
 	sending bool // commits go to the mirror at once
 	copied  LSN  // the first copy's LSN
@@ -118,6 +121,9 @@ func (w *world) lastCommitBefore(lsn LSN) LSN {
 func (w *world) effect(name string) error {
 	w.effectMu.Lock()
 	defer w.effectMu.Unlock()
+	if name == "columns changed" {
+		w.taken++
+	}
 	return w.effectErr[name]
 }
 
@@ -181,6 +187,11 @@ func (w *world) connect() {
 		w.m.guard.begin(w.m.lastCommit, slot.ConfirmedFlush)
 		return nil
 	}))
+	for _, t := range w.tables {
+		if v := w.viewAt(t.def.Name, maxLSN); w.alters && v != nil && v.failure != nil && v.failure.Remedy == remedyOutdated {
+			w.excuse(t) // its columns changed after the last commit
+		}
+	}
 	w.m.setState("streaming", "")
 	spillDir := ""
 	if w.spill > 0 {
@@ -217,16 +228,14 @@ func (w *world) reconnect() {
 // messages is a commit as this session sends it: whole, or streamed while it ran.
 func (w *world) messages(c *commit) []message {
 	if w.rng.IntN(3) == 0 {
-		msgs, told := c.streamed(w.source.tables, w.rng)
-		w.told = w.told || told
+		msgs, told := c.streamed(c.tables, w.rng)
+		w.told = told // what was told before a rollback is told again
 		return msgs
 	}
 	msgs := c.messages()
 	if !w.told {
 		w.told = true
-		for i := range w.tables {
-			msgs = slices.Insert(msgs, 1+i, relationMessage(&w.tables[i].def))
-		}
+		msgs = slices.Insert(msgs, 1, relationMessages(c.tables)...)
 	}
 	return msgs
 }
@@ -391,6 +400,16 @@ func (w *world) step() {
 		w.settle() // each commit becomes visible at the time that the seed says
 	}
 	w.clock.advance(time.Duration(w.rng.Int64N(int64(600 * time.Millisecond))))
+	if w.alters && !w.steady {
+		switch w.rng.IntN(30) {
+		case 0:
+			w.alterColumns()
+			return
+		case 1:
+			w.look()
+			return
+		}
+	}
 	switch n := w.rng.IntN(100); {
 	case n < 44:
 		w.transaction()
@@ -479,6 +498,8 @@ func (w *world) resync() {
 	end := w.source.end()
 	w.deliver(pgcdc.Event{WALEnd: end}) // after a crash the server tells it anew
 	w.passed(end)
+	w.steady = true // the join would begin again
+	defer func() { w.steady = false }()
 	faults := w.faults
 	w.source.snapshotting = func() { // the log has begun: what comes now is in it and in the copy
 		for range w.rng.IntN(3) {
