@@ -6,7 +6,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -21,17 +20,11 @@ import (
 // (https://iceberg.apache.org/spec/#default-values). In an Arrow field it is text under readstate.DefaultKey: what the spec's JSON form of a
 // single value (https://iceberg.apache.org/spec/#json-single-value-serialization) has between its quotes, if it has any.
 
-const (
-	dateForm  = "2006-01-02"
-	timeForm  = "15:04:05.000000"
-	stampForm = dateForm + "T" + timeForm
-)
-
 // maxExactInt is the largest integer up to which JSON readers agree (RFC 8259, section 6).
 const maxExactInt = 1 << 53
 
 // WithDefault gives a field the first value of an array of its type as initial-default; NULL gives it none. ok is false for values whose form
-// readers do not agree on: those of lists and bytes, infinities, large integers, years of more than four digits.
+// readers do not agree on: those of lists and bytes, of dates and times (iceberg-go 0.7 takes no text for them), infinities, large integers.
 func WithDefault(f arrow.Field, value arrow.Array) (with arrow.Field, ok bool) {
 	if value.IsNull(0) {
 		return f, true
@@ -68,24 +61,9 @@ func defaultText(value arrow.Array) (text string, ok bool) {
 	case *array.FixedSizeBinary:
 		id, err := uuid.FromBytes(a.Value(0))
 		return id.String(), err == nil
-	case *array.Date32:
-		t := a.Value(0).ToTime()
-		return t.Format(dateForm), fourDigits(t)
-	case *array.Time64:
-		v := int64(a.Value(0))
-		return time.UnixMicro(v).UTC().Format(timeForm), v < 24*time.Hour.Microseconds()
-	case *array.Timestamp:
-		t := time.UnixMicro(int64(a.Value(0))).UTC()
-		text := t.Format(stampForm)
-		if a.DataType().(*arrow.TimestampType).TimeZone != "" {
-			text += "+00:00"
-		}
-		return text, fourDigits(t)
 	}
 	return "", false
 }
-
-func fourDigits(t time.Time) bool { return 0 < t.Year() && t.Year() < 10000 }
 
 // Missing is what n rows have in a column that is younger than they.
 func Missing(f arrow.Field, n int) (arrow.Array, error) {
@@ -137,15 +115,6 @@ func putDefault(b array.Builder, text string) (put func(), err error) {
 			err = fmt.Errorf("%d bytes", len(v))
 		}
 		return func() { b.Append(v) }, err
-	case *array.Date32Builder:
-		t, err := time.Parse(dateForm, text)
-		return func() { b.Append(arrow.Date32FromTime(t)) }, err
-	case *array.Time64Builder:
-		t, err := time.Parse("2006-01-02 "+timeForm, "1970-01-01 "+text)
-		return func() { b.Append(arrow.Time64(t.UnixMicro())) }, err
-	case *array.TimestampBuilder:
-		t, err := time.Parse(stampForm, strings.TrimSuffix(text, "+00:00"))
-		return func() { b.Append(arrow.Timestamp(t.UnixMicro())) }, err
 	}
 	return nil, fmt.Errorf("%s has no defaults", b.Type())
 }

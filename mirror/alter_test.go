@@ -100,7 +100,7 @@ func (w *world) alterColumns() {
 		types := []uint32{oidInt4, oidText, oidInt8, oidNumeric, oidBool, oidDate, oidUID, oidTimestampTZ, oidInt4List}
 		oid := types[w.rng.IntN(len(types))]
 		c.Type = typeOf(oid)
-		if oid != oidInt4List && w.rng.IntN(2) == 0 {
+		if !slices.Contains([]uint32{oidDate, oidTimestampTZ, oidInt4List}, oid) && w.rng.IntN(2) == 0 {
 			value := w.value(oid)
 			c.Missing, t.missing[c.AttNum] = &value.wire, value
 		}

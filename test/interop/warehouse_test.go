@@ -29,6 +29,32 @@ type modelTable struct {
 	schema *arrow.Schema
 	lastID int
 	files  []*modelFile
+	// missing is what each column shows in files from before it.
+	missing []string
+}
+
+// add adds a column of each of some fields. Rows of before show a random value of its type in it, if it can have one that all readers take, and
+// with null NULL.
+func (w *writer) add(table *modelTable, null bool, fields ...arrow.Field) {
+	w.t.Helper()
+	for len(table.missing) < table.schema.NumFields() {
+		table.missing = append(table.missing, "null")
+	}
+	for _, f := range fields {
+		shown := "null"
+		for !null && shown == "null" {
+			one := w.values.batch(arrow.NewSchema([]arrow.Field{{Name: "id", Type: arrow.PrimitiveTypes.Int64}, f}, nil), []LSN{1})
+			with, ok := iceberg.WithDefault(f, one.Column(1))
+			rows, err := ArrowRows(one)
+			w.must(err)
+			if ok {
+				f, shown = with, rows[0][1]
+			}
+			one.Release()
+		}
+		table.schema, table.lastID = iceberg.AssignFieldIDs(arrow.NewSchema(append(table.schema.Fields(), f), nil), table.lastID)
+		table.missing = append(table.missing, shown)
+	}
 }
 
 // shown is what one snapshot should show.
@@ -115,10 +141,10 @@ func (w *writer) commit(tables map[*modelTable]iceberg.TableCommit) {
 				if f.deleted[i] {
 					continue
 				}
-				// Columns added since the file was written come before the hidden one and are NULL.
+				// Columns added since the file was written come before the hidden one and show what they had when they came.
 				row = slices.Clone(row)
 				for len(row) < len(s.columns) {
-					row = slices.Insert(row, len(row)-1, "null")
+					row = slices.Insert(row, len(row)-1, table.missing[len(row)-1])
 				}
 				s.rows, s.rowLSNs = append(s.rows, row), append(s.rowLSNs, f.lsns[i])
 			}
@@ -171,9 +197,18 @@ func write(t *testing.T, dir string) []shown {
 			every.files[2].path: w.deleteRows(every.files[2], 2),
 		}}})
 	// a column added; older files do not have it
-	fields := append(odd.schema.Fields(), arrow.Field{Name: "added", Type: arrow.FixedWidthTypes.Date32, Nullable: true})
-	odd.schema, odd.lastID = iceberg.AssignFieldIDs(arrow.NewSchema(fields, nil), odd.lastID)
+	w.add(odd, true, arrow.Field{Name: "added", Type: arrow.FixedWidthTypes.Date32, Nullable: true})
 	w.commit(map[*modelTable]iceberg.TableCommit{odd: {Schema: odd.schema, Add: []iceberg.DataFile{w.addFile(odd, 100)}}})
+	// columns of every type added that has initial defaults, with a snapshot that has no new file, and then one with files that have them
+	for _, f := range everyType().Fields()[1:] {
+		switch f.Type.ID() {
+		case arrow.LIST, arrow.BINARY, arrow.DATE32, arrow.TIME64, arrow.TIMESTAMP:
+		default:
+			w.add(odd, false, f)
+		}
+	}
+	w.commit(map[*modelTable]iceberg.TableCommit{odd: {Schema: odd.schema}})
+	w.commit(map[*modelTable]iceberg.TableCommit{odd: {Add: []iceberg.DataFile{w.addFile(odd, 10)}}})
 	// files taken away, one with a vector and one without; every row of another deleted
 	remove := []string{every.files[0].path, every.files[1].path}
 	every.files = every.files[2:]
