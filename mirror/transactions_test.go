@@ -135,7 +135,7 @@ func (w *world) broken(t *modelTable) bool {
 		return false
 	}
 	v := w.viewAt(t.def.Name, maxLSN)
-	return v != nil && t.fault(v.table.uuid) != nil
+	return v != nil && (v.failure != nil || t.fault(v.table.uuid) != nil)
 }
 
 // breakTable adds a change that the mirror must not take; nil when none of the kind drawn fits the table.
