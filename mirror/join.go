@@ -269,11 +269,11 @@ func (m *Mirror) joinOne(ctx context.Context, j *join, before, after *pgcdc.Cata
 	if c.table.state != stateFailed {
 		if err := m.copyTables(ctx, snapshot, []*tableCopy{c}); err != nil {
 			c.discard(ctx, m)
-			if errors.Is(err, pgcdc.ErrRewritten) {
-				return fmt.Errorf("%w: %w", errJoinAgain, err)
-			}
 			return err
 		}
+	}
+	if c.changed != nil {
+		return fmt.Errorf("%w: %w", errJoinAgain, c.changed)
 	}
 	if f := c.table.failure; f != nil {
 		return m.inTurn(ctx, func() error { m.endJoin(j, f); return nil })
