@@ -27,10 +27,12 @@ type join struct {
 
 	log     *changeLog // nil while the join waits for its turn; the applier's
 	arrived int        // changes that came to the log since the last turn of the replay
-	table   *table     // the new content; nil until it is copied
-	from    LSN        // F
-	kept    *logReader // what is being replayed; nil when nothing is
-	shape   *pgcdc.Relation
+	// truncatedBy is the transaction of the newest TRUNCATE that came to a log; 0 for none.
+	truncatedBy uint32
+	table       *table     // the new content; nil until it is copied
+	from        LSN        // F
+	kept        *logReader // what is being replayed; nil when nothing is
+	shape       *pgcdc.Relation
 	// shown is the table in the newest look that HWM has passed, at its LSN; nil when it was not in that.
 	shown   *pgcdc.Table
 	shownAt LSN
@@ -238,7 +240,10 @@ func (m *Mirror) noteForJoin(ch *pgcdc.Change, lsn LSN) {
 		return
 	}
 	for _, oid := range ch.Truncated {
-		m.joins[oid].note(ch, lsn)
+		if j := m.joins[oid]; j != nil {
+			j.note(ch, lsn)
+			j.truncatedBy = m.xid
+		}
 	}
 }
 
@@ -495,7 +500,7 @@ func (m *Mirror) installJoin(j *join) bool {
 		m.retire(holder, t)
 	}
 	m.retire(j.old, t)
-	t.state, t.appears, t.replayed = stateStreaming, m.applied, 0
+	t.state, t.appears, t.replayed, t.truncatedBy = stateStreaming, m.applied, 0, j.truncatedBy
 	t.dirty = true
 	m.adopt(t)
 	delete(m.joins, j.oid)

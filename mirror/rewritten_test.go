@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"context"
 	"testing"
 
 	"pgmirror/pgcdc"
@@ -34,4 +35,49 @@ func TestRowsLost(t *testing.T) {
 			t.Errorf("%s: %v", name, lost)
 		}
 	}
+}
+
+// TestTruncatedWhileItIsCopied: a TRUNCATE that came while the table was copied explains the table's new storage afterwards, and so does one
+// that an earlier life applied.
+func TestTruncatedWhileItIsCopied(t *testing.T) {
+	w := quietWorld(t, 13)
+	ctx := context.Background()
+	for len(w.table(1).at(w.source.end())) == 0 {
+		w.transaction()
+	}
+	w.settle()
+	truncate := func() {
+		w.planned(1, message{'T'}.u32(1).u8(0).u32(1), func(c LSN) {
+			for _, v := range w.table(1).versions {
+				if v.deleted == 0 {
+					v.deleted = c
+				}
+			}
+		})
+		now := &w.source.tables[0]
+		now.Relfilenode++
+		now.WrittenBy = w.source.xid
+		w.source.kept = map[uint32]pgcdc.Kept{1: pgcdc.KeptIfTruncated}
+	}
+	w.want(1)
+	w.source.copied = func(uint32) error {
+		w.source.copied = nil
+		truncate()
+		return nil
+	}
+	w.joined()
+	w.watched()
+	w.same(1)
+	if len(w.m.joins) != 0 {
+		t.Errorf("after the join: %s", w.m.joins[1].why)
+	}
+	truncate()
+	w.check(w.m.checkpoint(ctx))
+	w.crash()
+	w.watched()
+	w.same(1)
+	if len(w.m.joins) != 0 {
+		t.Errorf("after the restart: %s", w.m.joins[1].why)
+	}
+	w.end()
 }

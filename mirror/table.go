@@ -89,7 +89,7 @@ type table struct {
 	retired     LSN           // another table took its place here; 0 while it is one of the mirror's
 	replayed    LSN           // end LSN of the last commit replayed before it joined; 0 once it has joined
 	copiedAt    LSN           // of the snapshot that its rows were copied from; 0 after a restart
-	truncatedBy uint32        // the transaction that truncated it last; 0 for none since the start
+	truncatedBy uint32        // the transaction that truncated it last; 0 when none is known
 	seen        LSN           // of the look at the catalogue that its definition comes from; 0 for the first copy's
 }
 
