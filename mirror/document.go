@@ -62,8 +62,8 @@ type tableRecord struct {
 	Key         []int               `json:"key,omitempty"`
 	Nulled      int64               `json:"unrepresentable,omitempty"`
 	Rows        int64               `json:"rows"`
-	// TruncatedBy is the transaction that truncated the table last, 0 when none is known: a look after a restart asks for it.
-	TruncatedBy uint32 `json:"truncated_by,omitempty"`
+	// TruncatedBy are the transactions that truncated the table last: a look after a restart asks for them.
+	TruncatedBy []uint32 `json:"truncated_by,omitempty"`
 	// Resync says why the table is to be copied again; empty when it is not.
 	Resync string `json:"resync,omitempty"`
 }

@@ -25,10 +25,9 @@ type join struct {
 	old *table
 	why string // what it is for, for a person
 
-	log     *changeLog // nil while the join waits for its turn; the applier's
-	arrived int        // changes that came to the log since the last turn of the replay
-	// truncatedBy is the transaction of the newest TRUNCATE that came to a log; 0 for none.
-	truncatedBy uint32
+	log         *changeLog // nil while the join waits for its turn; the applier's
+	arrived     int        // changes that came to the log since the last turn of the replay
+	truncatedBy []uint32   // as table.truncatedBy, of what came to a log
 	table       *table     // the new content; nil until it is copied
 	from        LSN        // F
 	kept        *logReader // what is being replayed; nil when nothing is
@@ -242,7 +241,7 @@ func (m *Mirror) noteForJoin(ch *pgcdc.Change, lsn LSN) {
 	for _, oid := range ch.Truncated {
 		if j := m.joins[oid]; j != nil {
 			j.note(ch, lsn)
-			j.truncatedBy = m.xid
+			j.truncatedBy = noteTruncate(j.truncatedBy, m.xid)
 		}
 	}
 }
