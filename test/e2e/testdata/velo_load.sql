@@ -155,7 +155,7 @@ begin
 	delete from audit where id < (select max(id) - 500 from audit);
 	delete from "Rental" where ended is not null and random() < 0.3;
 	delete from booking where random() < 0.2;
-	update tariff set per_minute = per_minute * 1.01 where kind = 'day';
+	update tariff set per_minute = case when per_minute < 100 then per_minute * 1.01 else 0.25 end where kind = 'day';
 	update model set price = price + 0.05, spec = spec || jsonb_build_object('n', floor(random() * 100)), name = reverse(name);
 	begin
 		delete from letter;
