@@ -14,7 +14,7 @@ import (
 
 var publishedTests = map[string]serverTest{
 	"Rows": publishedRows, "Identity": publishedIdentity, "Refusals": publishedRefusals, "CopyRefuses": publishedCopyRefuses, "Ranges": publishedRanges,
-	"Tables": publishedTables, "Locked": publishedLocked, "Attached": publishedAttached,
+	"Tables": publishedTables, "Locked": publishedLocked, "Attached": publishedAttached, "Deep": publishedDeep,
 }
 
 // more makes further publications of the rig and configures them all.
@@ -367,5 +367,40 @@ func publishedAttached(t *testing.T, p *harness.Postgres) {
 	sent("insert public.late 00000003")
 	if why := r.table("late").Unsupported; why != "" {
 		t.Errorf("refused: %s", why)
+	}
+}
+
+// Partitions of partitions, which one publication reaches over several tables above them, have one identity: it does not depend on the plan of the
+// question, nor on which tables it is asked of, and a copy under the snapshot of the look is no other table.
+func publishedDeep(t *testing.T, p *harness.Postgres) {
+	p.Needs(15, "publications of schemas")
+	r := newRig(t, p)
+	r.exec("CREATE SCHEMA s", "GRANT USAGE ON SCHEMA s TO "+r.name, "CREATE TABLE s.root(a int, b int, c int, PRIMARY KEY (a, b, c)) PARTITION BY LIST (a)",
+		"CREATE TABLE s.middle PARTITION OF s.root DEFAULT PARTITION BY LIST (b)", "CREATE TABLE s.low PARTITION OF s.middle DEFAULT PARTITION BY LIST (c)",
+		"CREATE TABLE s.leaf PARTITION OF s.low DEFAULT", "CREATE TABLE s.leaf1 PARTITION OF s.low FOR VALUES IN (1)", "CREATE TABLE s.leaf2 PARTITION OF s.middle FOR VALUES IN (1)",
+		"GRANT SELECT ON ALL TABLES IN SCHEMA s TO "+r.name)
+	r.more("p1 FOR ALL TABLES", "p2 FOR TABLES IN SCHEMA s")
+	snapshot := r.createSlot()
+	seen := map[string]string{}
+	for _, off := range []string{"nothing", "enable_nestloop", "enable_hashjoin enable_mergejoin"} {
+		r.exec("ALTER ROLE " + r.name + " RESET ALL")
+		for _, setting := range strings.Fields(strings.TrimPrefix(off, "nothing")) {
+			r.exec("ALTER ROLE " + r.name + " SET " + setting + " = off")
+		}
+		r.Source = r.open()
+		tables := r.look().Tables
+		if len(tables) != 3 {
+			t.Fatalf("%d tables", len(tables))
+		}
+		for i := range tables {
+			table := &tables[i]
+			if was := seen[table.Name]; was != "" && was != table.Fingerprint {
+				t.Errorf("without %s, %s has another fingerprint", off, table.Name)
+			}
+			seen[table.Name] = table.Fingerprint
+			if err := r.Copy(t.Context(), snapshot, table, func(pgcdc.Tuple) error { return nil }); err != nil {
+				t.Errorf("without %s: %v", off, err)
+			}
+		}
 	}
 }

@@ -89,6 +89,9 @@ func (t *Type) decodeBinary(data []byte, s Sink) error {
 	case KindTimestamp, KindTimestampTZ:
 		return t.binaryTimestamp(data, s)
 	case KindList:
+		if t.form != formUnset {
+			return t.binaryVector(data, s)
+		}
 		return t.binaryList(data, s)
 	default:
 		return malformedf("a value of the unsupported type %s", t.Name)
@@ -131,6 +134,9 @@ func (t *Type) decodeText(data []byte, s Sink) error {
 	case KindTimestamp, KindTimestampTZ:
 		return t.textTimestamp(data, s)
 	case KindList:
+		if t.form != formUnset {
+			return t.textVector(data, s)
+		}
 		return t.textList(data, s)
 	default:
 		return malformedf("a value of the unsupported type %s", t.Name)
