@@ -130,6 +130,9 @@ func (t *table) fault(ch *pgcdc.Change, err error) (*failure, error) {
 			f.Remedy = remedyUnrepresentable
 		}
 	}
+	if errors.Is(err, errMissingRow) {
+		f.Missing = t.fingerprint
+	}
 	tuple := ch.New
 	if ch.Op == pgcdc.OpDelete || ch.OldKind != 0 {
 		tuple = ch.Old
