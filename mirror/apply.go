@@ -319,7 +319,7 @@ const (
 	remedyOutdated        = "it is being copied as it is now; wait until it is streaming"
 	remedyGone            = "put it back into the publication, and it is copied again"
 	remedyRow             = copyAnew
-	remedyUnrepresentable = "run with on_unrepresentable: null, or change the column's type on the source; then " + copyAnew
+	remedyUnrepresentable = "make the column text with the setting types, run with on_unrepresentable: null, or change its type on the source; then " + copyAnew
 )
 
 // differs says how a Relation message differs from the table as it is known; empty when it does not.

@@ -62,6 +62,7 @@ type tableRecord struct {
 	Key         []int               `json:"key,omitempty"`
 	Nulled      int64               `json:"unrepresentable,omitempty"`
 	Rows        int64               `json:"rows"`
+	Forms       forms               `json:"types,omitempty"`
 	// Resync says why the table is to be copied again; empty when it is not.
 	Resync string `json:"resync,omitempty"`
 }
@@ -94,7 +95,7 @@ func (m *Mirror) document(cut LSN) *document {
 
 func (t *table) record() tableRecord {
 	r := tableRecord{OID: t.oid, Name: t.name, UUID: t.uuid, State: t.state, Failure: t.failure, Fingerprint: t.fingerprint, Storage: t.storage,
-		Nulled: t.unrepresentable, Rows: t.rows}
+		Nulled: t.unrepresentable, Rows: t.rows, Forms: t.forms}
 	if t.shape != nil {
 		r.Mode, r.Key = t.shape.mode, t.shape.key
 	} else if t.stored != nil {

@@ -53,6 +53,7 @@ type table struct {
 	fingerprint string
 	storage     storageMark // at the newest look that found nothing changed
 	shape       *shape      // nil for a table that failed before it had one
+	forms       forms       // of the content
 	version     atomic.Pointer[tableVersion]
 
 	state   tableState

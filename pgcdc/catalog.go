@@ -42,7 +42,7 @@ func (s *Source) look(ctx context.Context, conn *pgconn.PgConn) (*Catalog, error
 	if _, err := query(ctx, conn, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); err != nil {
 		return nil, err
 	}
-	l := looker{ctx: ctx, conn: conn, version: majorVersion(conn.ParameterStatus("server_version"))}
+	l := looker{ctx: ctx, conn: conn, version: majorVersion(conn.ParameterStatus("server_version")), forms: s.cfg.Types}
 	publications, err := s.publications(ctx, conn, l.version)
 	if err != nil && (errors.Is(err, ErrPublicationMissing) || !errors.Is(err, ErrPublicationPartial)) {
 		return nil, err
@@ -85,6 +85,7 @@ type looker struct {
 	conn    *pgconn.PgConn
 	version int  // major
 	texts   bool // filters are read as SQL, which waits for locks of their tables
+	forms   map[ColumnName]Form
 }
 
 // relationRow is what the catalogue says of one published relation, beyond Table.
@@ -92,6 +93,7 @@ type relationRow struct {
 	table             Table
 	readable, secured bool
 	published         *published
+	forms             map[ColumnName]Form // as configured, for columns of any table
 	attributes        []attributeRow
 	indexes           []indexRow
 }
@@ -184,6 +186,7 @@ func (l *looker) complete(publications []publicationRow) ([]*relationRow, error)
 	}
 	catalog := newTypeCatalog(types)
 	for _, r := range relations {
+		r.forms = l.forms
 		r.complete(catalog)
 	}
 	return relations, nil

@@ -28,6 +28,7 @@ func TestDecodingAgreesWithServer(t *testing.T) {
 	server := startDecodeServer(t)
 	t.Run("transactions", func(t *testing.T) { testTransactions(t, server) })
 	t.Run("values", func(t *testing.T) { testValues(t, server) })
+	t.Run("forms", func(t *testing.T) { testForms(t, server) })
 	t.Run("streamed", func(t *testing.T) { testStreamed(t, server) })
 }
 

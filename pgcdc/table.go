@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"slices"
 )
 
 // complete fills in the table's columns, keys, fingerprint and the reason why it cannot be mirrored, if there is one.
@@ -23,9 +24,13 @@ func (r *relationRow) complete(types *typeCatalog) {
 			continue
 		}
 		position[a.attNum] = len(t.Columns)
-		t.Columns = append(t.Columns, Column{
-			AttNum: a.attNum, Name: a.name, NotNull: a.notNull, Type: types.resolve(a.typeOID, a.typeMod, a.format),
-		})
+		c := Column{AttNum: a.attNum, Name: a.name, NotNull: a.notNull, Type: types.resolve(a.typeOID, a.typeMod, a.format)}
+		if form, ok := r.forms[ColumnName{t.Schema, t.Name, a.name}]; ok {
+			if other := c.Type.as(form); other != c.Type {
+				c.Type, c.Form = other, form.String()
+			}
+		}
+		t.Columns = append(t.Columns, c)
 	}
 	keysPublished := true
 	columnsOf := func(index indexRow) (columns []int) {
@@ -113,7 +118,27 @@ func (r *relationRow) unsupported(keysPublished bool) string {
 			return "column " + quoteIdent(c.Name) + ": " + c.Type.Unsupported
 		}
 	}
+	if c := r.inexactKey(); c != nil {
+		return "column " + quoteIdent(c.Name) + ": " + inexactKey
+	}
 	return ""
+}
+
+const inexactKey = "the setting types makes it double, under which two keys could be one; make it text or decimal(p,s)"
+
+// inexactKey is a column of a key that is mirrored in a form which may be equal for values that differ; nil when there is none.
+func (r *relationRow) inexactKey() *Column {
+	t := &r.table
+	keys := t.Key
+	if t.Identity != IdentityFull {
+		keys = append(slices.Clone(keys), t.IdentityKey...)
+	}
+	for _, k := range keys {
+		if t.Columns[k].Type.form == formNumeric && t.Columns[k].Type.Kind == KindFloat8 {
+			return &t.Columns[k]
+		}
+	}
+	return nil
 }
 
 // fingerprint hashes what gives the table's rows their meaning, and how they are published. Of pg_attribute it takes all rows, those of dropped
@@ -137,6 +162,11 @@ func (r *relationRow) fingerprint(types *typeCatalog, published map[int16]bool) 
 		c.number(uint64(a.collation))
 		c.text(a.name, fmt.Sprint(a.dropped), string([]byte{a.generated}), "-")
 		types.partsOf(a.typeOID, parts)
+	}
+	for _, column := range t.Columns {
+		if column.Form != "" { // what an earlier version hashed stays as it was
+			c.text("mirrored as", column.Name, column.Form)
+		}
 	}
 	c.number(0) // no attnum: the end of the columns
 	c.number(uint64(len(r.indexes)))

@@ -130,7 +130,7 @@ const decimalMax = 38
 const domainDepthMax = 100
 
 // whatToDo ends the reasons for not mirroring a type.
-const whatToDo = "; take the table out of the publication or store the column as text or jsonb"
+const whatToDo = "; make the column text with the setting types, or take the table out of the publication"
 
 // typeCatalog knows a server's types, as one look at its catalogue found them. It never changes.
 type typeCatalog struct {
@@ -191,19 +191,24 @@ func (t *Type) resolveOther(row typeRow) {
 	}
 }
 
-// resolveNumeric makes a numeric with a suitable typmod a decimal. A typmod holds the precision in its upper half and the
-// scale, which may be negative from PostgreSQL 15 on, in its lowest 11 bits (make_numeric_typmod in numeric.c).
+// resolveNumeric makes a numeric with a suitable typmod a decimal.
 func (t *Type) resolveNumeric(mod int32) {
-	const header = 4 // VARHDRSZ
-	if mod < header {
-		return
-	}
-	precision := int((mod - header) >> 16 & 0xffff)
-	scale := int((mod-header)&0x7ff^1024) - 1024
-	if precision >= 1 && precision <= decimalMax && scale >= 0 && scale <= precision {
+	if precision, scale, ok := numericTypmod(mod); ok && precision <= decimalMax && scale >= 0 && scale <= precision {
 		t.Kind, t.form = KindDecimal, formUnset
 		t.Precision, t.Scale = precision, scale
 	}
+}
+
+// numericTypmod takes a numeric's typmod apart. It holds the precision in its upper half and the scale, which may be negative from
+// PostgreSQL 15 on, in its lowest 11 bits (make_numeric_typmod in numeric.c).
+func numericTypmod(mod int32) (precision, scale int, ok bool) {
+	const header = 4 // VARHDRSZ
+	if mod < header {
+		return 0, 0, false
+	}
+	precision = int((mod - header) >> 16 & 0xffff)
+	scale = int((mod-header)&0x7ff^1024) - 1024
+	return precision, scale, precision >= 1
 }
 
 // resolveList makes t a list; an array's typmod is that of its elements.

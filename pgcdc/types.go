@@ -40,7 +40,7 @@ type Type struct {
 	Unsupported string
 
 	base  uint32     // the OID whose send and output functions made the bytes
-	form  binaryForm // KindText and KindJSON: what the send function writes; KindList: unset for an array
+	form  binaryForm // KindText and KindJSON: what the send function writes; KindList: unset for an array; KindFloat8: formNumeric if a numeric is made a double
 	delim byte       // KindList: what separates the elements in text
 }
 

@@ -64,6 +64,9 @@ func (t *Type) decodeBinary(data []byte, s Sink) error {
 		}
 		s.Float32(math.Float32frombits(binary.BigEndian.Uint32(data)))
 	case KindFloat8:
+		if t.form == formNumeric {
+			return t.binaryNumericDouble(data, s)
+		}
 		if len(data) != 8 {
 			return t.malformed(FormatBinary)
 		}
@@ -109,6 +112,9 @@ func (t *Type) decodeText(data []byte, s Sink) error {
 	case KindInt2, KindInt4, KindInt8, KindOID:
 		return t.textInteger(data, s)
 	case KindFloat4, KindFloat8:
+		if t.form == formNumeric {
+			return t.numericDouble(data, FormatText, s)
+		}
 		return t.textFloat(data, s)
 	case KindDecimal:
 		return t.textDecimal(data, s)
