@@ -42,8 +42,23 @@ func nameOf(t *pgcdc.Table) readstate.TableName {
 	return readstate.TableName{Schema: t.Schema, Name: t.Name}
 }
 
+// forms are what columns are made by the configuration instead of by their types, by name; nil when there is none.
+type forms map[string]string
+
+func formsOf(t *pgcdc.Table) (f forms) {
+	for _, c := range t.Columns {
+		if c.Form != "" {
+			if f == nil {
+				f = forms{}
+			}
+			f[c.Name] = c.Form
+		}
+	}
+	return f
+}
+
 func (m *Mirror) newCopy(src *pgcdc.Table, at LSN) *tableCopy {
-	t := &table{oid: src.OID, name: nameOf(src), fingerprint: src.Fingerprint, storage: storageOf(src), state: stateCopying, copiedAt: at}
+	t := &table{oid: src.OID, name: nameOf(src), fingerprint: src.Fingerprint, storage: storageOf(src), forms: formsOf(src), state: stateCopying, copiedAt: at}
 	c := &tableCopy{table: t, source: src, at: at, stop: func() {}}
 	s, err := newShape(src, func(a *arrow.Schema) *arrow.Schema {
 		withIDs, _ := iceberg.AssignFieldIDs(a, 0)

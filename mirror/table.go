@@ -35,6 +35,14 @@ type failure struct {
 	Damaged bool `json:"damaged,omitempty"`
 	// Gone says that the table cannot be mirrored as the catalogue shows it; when that changes, it is copied again.
 	Gone bool `json:"gone,omitempty"`
+	// Missing is the fingerprint that the table had when the source changed a row that was not found. When the catalogue shows another one, that is
+	// why: labels of enums and attributes of composites give a row another text without a row event. The table is then copied again.
+	Missing string `json:"missing,omitempty"`
+}
+
+// repaired says whether a look at the catalogue shows that the reason of the failure is no more.
+func (f *failure) repaired(now *pgcdc.Table) bool {
+	return now.Unsupported == "" && (f.Gone || f.Missing != "" && f.Missing != now.Fingerprint)
 }
 
 // table is the state of one mirrored table. The applier owns it; what other goroutines may look at is version, and
@@ -46,6 +54,7 @@ type table struct {
 	fingerprint string
 	storage     storageMark // at the newest look that found nothing changed
 	shape       *shape      // nil for a table that failed before it had one
+	forms       forms       // of the content
 	version     atomic.Pointer[tableVersion]
 
 	state   tableState

@@ -81,5 +81,6 @@ type Column struct {
 	AttNum  int16
 	Name    string
 	Type    *Type
+	Form    string // what the configuration makes of it; empty where that changes nothing
 	NotNull bool
 }
