@@ -64,7 +64,7 @@ type tableRecord struct {
 	Rows        int64               `json:"rows"`
 	// TruncatedBy are the transactions that truncated the table last: a look after a restart asks for them.
 	TruncatedBy []uint32 `json:"truncated_by,omitempty"`
-	Forms       forms               `json:"types,omitempty"`
+	Forms       forms    `json:"types,omitempty"`
 	// Resync says why the table is to be copied again; empty when it is not.
 	Resync string `json:"resync,omitempty"`
 }
