@@ -27,6 +27,7 @@ type Reader struct {
 	pq    *pqarrow.FileReader
 	roots map[int32]int // field id → top-level column
 	point []*pointReader
+	pages map[int][]int64 // where the pages of list columns begin, by leaf, as far as they were asked for
 }
 
 // OpenData opens a data file of this warehouse.
@@ -52,7 +53,7 @@ func openData(files FileSystem, path string) (_ *Reader, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{path: path, file: f, pq: fr, roots: map[int32]int{}}
+	r := &Reader{path: path, file: f, pq: fr, roots: map[int32]int{}, pages: map[int][]int64{}}
 	root := pq.MetaData().Schema.Root()
 	for i := range root.NumFields() {
 		r.roots[root.Field(i).FieldID()] = i

@@ -83,7 +83,7 @@ func (m *Mirror) change(ctx context.Context, ch *pgcdc.Change, lsn LSN) (rows in
 				if err := t.truncate(m, lsn); err != nil {
 					return 0, err
 				}
-				t.truncatedBy = m.xid
+				t.truncatedBy = noteTruncate(t.truncatedBy, m.xid)
 				m.counts.truncates.Add(1)
 			}
 		}
@@ -136,6 +136,9 @@ func (t *table) fault(ch *pgcdc.Change, err error) (*failure, error) {
 		if errors.Is(err, pgcdc.ErrUnrepresentable) {
 			f.Remedy = remedyUnrepresentable
 		}
+	}
+	if errors.Is(err, errMissingRow) {
+		f.Missing = t.fingerprint
 	}
 	tuple := ch.New
 	if ch.Op == pgcdc.OpDelete || ch.OldKind != 0 {
@@ -323,7 +326,7 @@ const (
 	remedyOutdated        = "it is being copied as it is now; wait until it is streaming"
 	remedyGone            = "put it back into the publication, and it is copied again"
 	remedyRow             = copyAnew
-	remedyUnrepresentable = "run with on_unrepresentable: null, or change the column's type on the source; then " + copyAnew
+	remedyUnrepresentable = "make the column text with the setting types, run with on_unrepresentable: null, or change its type on the source; then " + copyAnew
 )
 
 // differs says how a Relation message differs from the table as it is known; empty when it does not.

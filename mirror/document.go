@@ -62,6 +62,9 @@ type tableRecord struct {
 	Key         []int               `json:"key,omitempty"`
 	Nulled      int64               `json:"unrepresentable,omitempty"`
 	Rows        int64               `json:"rows"`
+	// TruncatedBy are the transactions that truncated the table last: a look after a restart asks for them.
+	TruncatedBy []uint32 `json:"truncated_by,omitempty"`
+	Forms       forms    `json:"types,omitempty"`
 	// Resync says why the table is to be copied again; empty when it is not.
 	Resync string `json:"resync,omitempty"`
 }
@@ -94,7 +97,7 @@ func (m *Mirror) document(cut LSN) *document {
 
 func (t *table) record(cut LSN) tableRecord {
 	r := tableRecord{OID: t.oid, Name: t.name, UUID: t.uuid, State: t.state, Failure: t.failure, Fingerprint: t.fingerprint, Storage: t.storage,
-		Nulled: t.unrepresentable, Rows: t.rows}
+		Nulled: t.unrepresentable, Rows: t.rows, TruncatedBy: t.truncatedBy, Forms: t.forms}
 	if t.shape != nil {
 		s := t.committable(cut)
 		r.Mode, r.Key = s.mode, s.key

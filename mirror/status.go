@@ -8,8 +8,10 @@ type Status struct {
 	Version      string   `json:"version"`
 	Slot         string   `json:"slot"`
 	Publications []string `json:"publications"`
-	SystemID     string   `json:"system_id"`
-	Timeline     int32    `json:"timeline"`
+	// OnUnrepresentable is the setting: fail, null. Empty when the mirror is not running.
+	OnUnrepresentable string `json:"on_unrepresentable,omitempty"`
+	SystemID          string `json:"system_id"`
+	Timeline          int32  `json:"timeline"`
 
 	ReceivedLSN     string `json:"received_lsn"`
 	AppliedLSN      string `json:"applied_lsn"`
@@ -49,11 +51,13 @@ type TableStatus struct {
 	Name       string `json:"name"`  // schema.table
 	State      string `json:"state"` // streaming, copying, resyncing, failed
 	InsertOnly bool   `json:"insert_only,omitempty"`
-	Error      string `json:"error,omitempty"`
-	ErrorLSN   string `json:"error_lsn,omitempty"`
-	ErrorKey   string `json:"error_key,omitempty"`
-	ErrorCol   string `json:"error_column,omitempty"`
-	Remedy     string `json:"remedy,omitempty"`
+	// Types are columns with the form that the configuration gives them.
+	Types    map[string]string `json:"types,omitempty"`
+	Error    string            `json:"error,omitempty"`
+	ErrorLSN string            `json:"error_lsn,omitempty"`
+	ErrorKey string            `json:"error_key,omitempty"`
+	ErrorCol string            `json:"error_column,omitempty"`
+	Remedy   string            `json:"remedy,omitempty"`
 
 	Rows            int64  `json:"rows"` // live
 	Files           int    `json:"files"`

@@ -42,7 +42,10 @@ func (m *Mirror) status(ctx context.Context) (*Status, error) {
 	sh := m.shared.get()
 	st := &Status{State: sh.state, Reason: sh.reason, Version: m.cfg.Version, Slot: m.cfg.Slot, Publications: m.cfg.Publications,
 		FreshnessSeconds: time.Duration(m.counts.freshness.Load()).Seconds(), Readers: m.readers.openStates(),
-		Tables: []TableStatus{}}
+		Tables: []TableStatus{}, OnUnrepresentable: "fail"}
+	if m.cfg.NullUnrepresentable {
+		st.OnUnrepresentable = "null"
+	}
 	if st.Reason == "" && st.State == "copying" {
 		st.Reason = m.source.Waiting()
 	}
@@ -60,7 +63,7 @@ func (m *Mirror) status(ctx context.Context) (*Status, error) {
 	}
 	if !sh.opened {
 		for _, v := range sh.tables {
-			ts := TableStatus{Name: v.table.String(), State: string(v.state)}
+			ts := TableStatus{Name: v.table.String(), State: string(v.state), Types: v.table.forms}
 			if v.copied != nil {
 				ts.CopiedRows = v.copied.Load()
 			}
@@ -104,7 +107,7 @@ func (m *Mirror) describeStatus(st *Status) {
 	}
 	st.Memory = MemoryStatus{Batches: m.memory.Load(), Limit: m.cfg.Memory}
 	for _, t := range m.tables {
-		ts := TableStatus{Name: t.String(), State: string(t.state), Rows: t.rows, Unrepresentable: t.unrepresentable, DurableLSN: m.durable.String()}
+		ts := TableStatus{Name: t.String(), State: string(t.state), Rows: t.rows, Unrepresentable: t.unrepresentable, DurableLSN: m.durable.String(), Types: t.forms}
 		ts.setFailure(t.failure)
 		if t.copied != nil {
 			ts.CopiedRows = t.copied.Load()

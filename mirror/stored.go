@@ -3,6 +3,7 @@ package mirror
 import (
 	"time"
 
+	"pgmirror/pgcdc"
 	"pgmirror/readstate"
 )
 
@@ -29,6 +30,17 @@ func (s *Stored) Database() string { return s.doc.Database }
 
 // Publications are those that the mirror follows.
 func (s *Stored) Publications() []string { return s.doc.Publication }
+
+// Types says what columns are mirrored as by configuration, in its words.
+func (s *Stored) Types() map[pgcdc.ColumnName]string {
+	types := map[pgcdc.ColumnName]string{}
+	for _, t := range s.doc.Tables {
+		for column, form := range t.Forms {
+			types[pgcdc.ColumnName{Schema: t.Name.Schema, Table: t.Name.Name, Column: column}] = form
+		}
+	}
+	return types
+}
 
 // SearchPath is the source database's.
 func (s *Stored) SearchPath() []string { return s.doc.SearchPath }
@@ -62,7 +74,7 @@ func (s *Stored) Status(version string, committed *readstate.State, at time.Time
 	}
 	for i := range s.doc.Tables {
 		r := &s.doc.Tables[i]
-		ts := TableStatus{Name: r.Name.String(), State: string(r.State), InsertOnly: r.Mode == insertOnly, Rows: r.Rows, Unrepresentable: r.Nulled, DurableLSN: cut}
+		ts := TableStatus{Name: r.Name.String(), State: string(r.State), InsertOnly: r.Mode == insertOnly, Rows: r.Rows, Unrepresentable: r.Nulled, DurableLSN: cut, Types: r.Forms}
 		ts.setFailure(r.Failure)
 		if t, ok := committed.Table(r.Name); ok {
 			for _, f := range t.Files {

@@ -125,8 +125,12 @@ func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) error {
 		case c.LSN <= t.seen: // known as it is later
 		case t.state == stateCopying: // its join compares for itself
 		case t.state == stateFailed:
-			if t.joining == nil && ok && t.failure.Gone && now.Unsupported == "" {
-				m.wantJoin(t.oid, t, "it is back in the publication")
+			if t.joining == nil && ok && t.failure.repaired(now) {
+				why := "it is back in the publication"
+				if !t.failure.Gone {
+					why = "the table's definition changed before a row was not found"
+				}
+				m.wantJoin(t.oid, t, why)
 			}
 		case !ok:
 			m.fail(t, c.LSN, &failure{Reason: reasonGone, Remedy: remedyGone, Gone: true})

@@ -42,7 +42,7 @@ func (s *Source) look(ctx context.Context, conn *pgconn.PgConn) (*Catalog, error
 	if _, err := query(ctx, conn, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); err != nil {
 		return nil, err
 	}
-	l := looker{ctx: ctx, conn: conn, version: majorVersion(conn.ParameterStatus("server_version"))}
+	l := looker{ctx: ctx, conn: conn, version: majorVersion(conn.ParameterStatus("server_version")), forms: s.cfg.Types}
 	publications, err := s.publications(ctx, conn, l.version)
 	if err != nil && (errors.Is(err, ErrPublicationMissing) || !errors.Is(err, ErrPublicationPartial)) {
 		return nil, err
@@ -85,6 +85,7 @@ type looker struct {
 	conn    *pgconn.PgConn
 	version int  // major
 	texts   bool // filters are read as SQL, which waits for locks of their tables
+	forms   map[ColumnName]Form
 }
 
 // relationRow is what the catalogue says of one published relation, beyond Table.
@@ -92,6 +93,7 @@ type relationRow struct {
 	table             Table
 	readable, secured bool
 	published         *published
+	forms             map[ColumnName]Form // as configured, for columns of any table
 	attributes        []attributeRow
 	indexes           []indexRow
 }
@@ -185,6 +187,7 @@ func (l *looker) complete(publications []publicationRow) ([]*relationRow, error)
 	}
 	catalog := newTypeCatalog(types)
 	for _, r := range relations {
+		r.forms = l.forms
 		r.complete(catalog)
 	}
 	return relations, nil
@@ -288,22 +291,22 @@ func (l *looker) indexes(oids []uint32, relations map[uint32]*relationRow) error
 	})
 }
 
-// types reads every type that the relations' columns have, what domains are over and arrays hold included.
+// types reads every type that the relations' columns have, with all types that values of them are made of.
 func (l *looker) types(oids []uint32) ([]typeRow, error) {
 	need := `WITH RECURSIVE need(oid) AS (
 			SELECT DISTINCT atttypid FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped AND attrelid IN (` + joinOIDs(oids) + `)
 			UNION
-			SELECT v.oid FROM need JOIN pg_type t ON t.oid = need.oid, LATERAL (VALUES (t.typbasetype), (t.typelem)) v(oid) WHERE v.oid <> 0
+			SELECT v.oid FROM need JOIN pg_type t ON t.oid = need.oid, LATERAL (
+				VALUES (t.typbasetype), (t.typelem)
+				UNION ALL SELECT r.rngsubtype FROM pg_range r WHERE r.rngtypid = t.oid
+				UNION ALL SELECT r.rngtypid FROM pg_range r WHERE r.rngmultitypid = t.oid
+				UNION ALL SELECT a.atttypid FROM pg_attribute a WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+			) v(oid) WHERE v.oid <> 0
 		) `
 	var types []typeRow
 	index := map[uint32]int{}
-	err := l.rows(need+`SELECT t.oid, t.typname, n.nspname, t.typtype, t.typcategory, t.typbasetype, t.typtypmod,
-			CASE WHEN t.typsubscript = 'pg_catalog.array_subscript_handler'::regproc THEN t.typelem ELSE 0 END, t.typdelim, t.typsend <> 0
-		FROM need JOIN pg_type t ON t.oid = need.oid JOIN pg_namespace n ON n.oid = t.typnamespace ORDER BY t.oid`, func(r *rowReader) error {
-		row := typeRow{
-			OID: r.oid(), Name: r.text(), Schema: r.text(), Kind: r.char(), Category: r.char(), Base: r.oid(), BaseMod: int32(r.int(32)),
-			Elem: r.oid(), Delim: r.char(), HasSend: r.bool(),
-		}
+	err := l.rows(need+typesSQL+` FROM need JOIN pg_type t ON t.oid = need.oid JOIN pg_namespace n ON n.oid = t.typnamespace ORDER BY t.oid`, func(r *rowReader) error {
+		row := readType(r)
 		index[row.OID] = len(types)
 		types = append(types, row)
 		return nil
@@ -320,5 +323,34 @@ func (l *looker) types(oids []uint32) ([]typeRow, error) {
 			types[i].EnumLabels = append(types[i].EnumLabels, r.text())
 			return nil
 		})
+	if err != nil {
+		return nil, err
+	}
+	err = l.rows(need+`SELECT t.oid, a.attnum, a.atttypid, a.atttypmod FROM need JOIN pg_type t ON t.oid = need.oid AND t.typtype = 'c'
+			JOIN pg_attribute a ON a.attrelid = t.typrelid WHERE a.attnum > 0 AND NOT a.attisdropped ORDER BY t.oid, a.attnum`,
+		func(r *rowReader) error {
+			i, ok := index[r.oid()]
+			if !ok {
+				return malformedf("an attribute of a composite type that was not asked for")
+			}
+			types[i].Attributes = append(types[i].Attributes, typeAttribute{int16(r.int(16)), r.oid(), int32(r.int(32))})
+			return nil
+		})
 	return types, err
+}
+
+// typesSQL selects what readType reads, from pg_type t and pg_namespace n. hstore's send function writes lengths in the
+// server's encoding before text in the client's: it is of use only where they are the same.
+const typesSQL = `SELECT t.oid, t.typname, n.nspname, t.typtype, t.typcategory, t.typbasetype, t.typtypmod,
+			CASE WHEN t.typsubscript = 'pg_catalog.array_subscript_handler'::regproc THEN t.typelem ELSE 0 END, t.typdelim,
+			t.typsend <> 0 AND (t.typname <> 'hstore' OR getdatabaseencoding() = 'UTF8'),
+			coalesce((SELECT e.extname FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
+				WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'), ''),
+			coalesce((SELECT r.rngsubtype FROM pg_range r WHERE r.rngtypid = t.oid), (SELECT r.rngtypid FROM pg_range r WHERE r.rngmultitypid = t.oid), 0)`
+
+func readType(r *rowReader) typeRow {
+	return typeRow{
+		OID: r.oid(), Name: r.text(), Schema: r.text(), Kind: r.char(), Category: r.char(), Base: r.oid(), BaseMod: int32(r.int(32)),
+		Elem: r.oid(), Delim: r.char(), HasSend: r.bool(), Extension: r.text(), Subtype: r.oid(),
+	}
 }

@@ -112,8 +112,8 @@ func catalogRefusals(t *testing.T, p *harness.Postgres) {
 		"CREATE TABLE secured(a int PRIMARY KEY)", "ALTER TABLE secured ENABLE ROW LEVEL SECURITY",
 		"CREATE TABLE unreadable(a int PRIMARY KEY)", "REVOKE ALL ON unreadable FROM "+r.name,
 		"CREATE TABLE hidden(a int PRIMARY KEY, _pgmirror_lsn int)", "CREATE TABLE empty()",
-		"CREATE TYPE pair AS (x int, y int)", "CREATE TABLE composite(a int PRIMARY KEY, p pair)")
-	r.publish("FOR TABLE plain, part, filtered WHERE (a > 5), listed (a), secured, unreadable, hidden, empty, composite")
+		"CREATE DOMAIN list AS int[]", "CREATE TABLE lists(a int PRIMARY KEY, p list[])")
+	r.publish("FOR TABLE plain, part, filtered WHERE (a > 5), listed (a), secured, unreadable, hidden, empty, lists")
 	other := r.name + "_root"
 	r.exec("CREATE PUBLICATION " + other + " FOR TABLE parted WITH (publish_via_partition_root)")
 	r.cfg.Publications = append(r.cfg.Publications, other)
@@ -123,7 +123,7 @@ func catalogRefusals(t *testing.T, p *harness.Postgres) {
 	}
 	want := map[string]string{
 		"plain": "", "parted": "partitioned", "part": "publish_via_partition_root", "filtered": "", "listed": "", "secured": "BYPASSRLS",
-		"unreadable": `GRANT SELECT ON "public"."unreadable"`, "hidden": "_pgmirror_lsn", "empty": "no published column", "composite": `column "p"`,
+		"unreadable": `GRANT SELECT ON "public"."unreadable"`, "hidden": "_pgmirror_lsn", "empty": "no published column", "lists": `column "p"`,
 	}
 	for _, table := range catalog.Tables {
 		part, ok := want[table.Name]
@@ -141,7 +141,9 @@ func catalogRefusals(t *testing.T, p *harness.Postgres) {
 func catalogFingerprint(t *testing.T, p *harness.Postgres) {
 	r := newRig(t, p)
 	r.exec("CREATE TYPE mood AS ENUM ('low', 'high')", "CREATE DOMAIN moods AS mood[]",
-		"CREATE TABLE t(id int PRIMARY KEY, v varchar(5), w int NOT NULL, m moods)", "CREATE UNIQUE INDEX t_w ON t(w)",
+		"CREATE TYPE inner_part AS ENUM ('i')", "CREATE TYPE deepest AS (a int, b inner_part)", "CREATE TYPE part AS (a int, d deepest[])", "CREATE DOMAIN parts AS part",
+		"CREATE TYPE spans AS RANGE (subtype = deepest)",
+		"CREATE TABLE t(id int PRIMARY KEY, v varchar(5), w int NOT NULL, m moods, p parts, s spans)", "CREATE UNIQUE INDEX t_w ON t(w)",
 		"INSERT INTO t SELECT i, 'v', i, '{low}' FROM generate_series(1, 100) i", "CREATE SCHEMA elsewhere", "GRANT USAGE ON SCHEMA elsewhere TO "+r.name)
 	r.publish("FOR ALL TABLES")
 	fingerprint := func() string {
@@ -158,7 +160,8 @@ func catalogFingerprint(t *testing.T, p *harness.Postgres) {
 		"ALTER TABLE t RENAME v TO v2", "ALTER TABLE t ALTER v2 TYPE varchar(9)", "ALTER TABLE t ALTER w TYPE bigint", "ALTER TABLE t RENAME TO t2",
 		"ALTER TABLE t2 SET SCHEMA elsewhere", "ALTER TABLE elsewhere.t2 REPLICA IDENTITY USING INDEX t_w", "ALTER TABLE elsewhere.t2 REPLICA IDENTITY FULL",
 		"ALTER TABLE elsewhere.t2 DROP CONSTRAINT t_pkey", "ALTER TABLE elsewhere.t2 ADD PRIMARY KEY (w)", "ALTER TYPE mood ADD VALUE 'middle' BEFORE 'high'",
-		"ALTER TYPE mood RENAME VALUE 'low' TO 'lowest'",
+		"ALTER TYPE mood RENAME VALUE 'low' TO 'lowest'", "ALTER TYPE part ADD ATTRIBUTE n numeric(5,2)", "ALTER TYPE part DROP ATTRIBUTE a", "ALTER TYPE part ADD ATTRIBUTE a int",
+		"ALTER TYPE inner_part ADD VALUE 'j'", "ALTER TYPE inner_part RENAME VALUE 'i' TO 'k'", "ALTER TYPE deepest ADD ATTRIBUTE c text", "ALTER TYPE deepest DROP ATTRIBUTE b",
 	} {
 		r.exec(statement)
 		now := fingerprint()
@@ -171,6 +174,7 @@ func catalogFingerprint(t *testing.T, p *harness.Postgres) {
 		"INSERT INTO elsewhere.t2(id, w) VALUES (1000, 1000)", "ANALYZE elsewhere.t2", "VACUUM elsewhere.t2", "VACUUM FREEZE elsewhere.t2",
 		"ALTER TABLE elsewhere.t2 ALTER w SET STATISTICS 50", "GRANT SELECT (w) ON elsewhere.t2 TO PUBLIC", "ALTER TABLE elsewhere.t2 ALTER w SET DEFAULT 1",
 		"ALTER TABLE elsewhere.t2 ALTER v2 SET STORAGE EXTERNAL", "VACUUM FULL elsewhere.t2", "REINDEX TABLE CONCURRENTLY elsewhere.t2", "TRUNCATE elsewhere.t2",
+		"ALTER TYPE part RENAME ATTRIBUTE n TO m", "ALTER TYPE deepest RENAME TO deeper", "ALTER TYPE inner_part RENAME TO innermost", // a composite's text has no names
 	} {
 		r.exec(statement)
 		if fingerprint() != last {

@@ -32,7 +32,7 @@ type Finding struct {
 // preventing are the checks whose errors keep a new mirror from starting at all, while others cost a table, as type does, or may
 // be gone in a moment, as replication_connection. The slot is not among them: a mirror knows more of its own than Check does.
 var preventing = []string{
-	"version", "standby", "connect", "replication", "pooler", "session", "wal_level", "max_replication_slots", "publication", "publish", "column_lists",
+	"version", "standby", "connect", "replication", "pooler", "session", "wal_level", "max_replication_slots", "publication", "publish", "column_lists", "types",
 }
 
 // Prevents says that a new mirror cannot start before the finding is repaired.

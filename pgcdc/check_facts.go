@@ -74,7 +74,7 @@ var sessionTimeouts = []string{
 
 func (s *Source) gather(ctx context.Context, conn *pgconn.PgConn, options CheckOptions) (*checkFacts, error) {
 	f := &checkFacts{options: options, cfg: s.cfg, host: s.plain.Host, settings: map[string]string{}, roles: map[string]bool{}}
-	l := looker{ctx: ctx, conn: conn, version: majorVersion(conn.ParameterStatus("server_version")), texts: true}
+	l := looker{ctx: ctx, conn: conn, version: majorVersion(conn.ParameterStatus("server_version")), texts: true, forms: s.cfg.Types}
 	open, err := l.blockers() // first, so that what comes next fills the second until they are read again
 	if err != nil {
 		return nil, err

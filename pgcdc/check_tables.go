@@ -18,6 +18,7 @@ func (j *judgement) tableFindings() {
 		}
 		j.identity(r)
 	}
+	j.unknownForms()
 	j.sameButForCase()
 }
 
@@ -100,7 +101,7 @@ func (j *judgement) rootFinding(r *checkedRelation) {
 
 // columnFindings judges names and types; it reports whether one keeps the table from being mirrored.
 func (j *judgement) columnFindings(r *checkedRelation) (refused bool) {
-	var numerics, types []string
+	var numerics, types, asText []string
 	for _, c := range r.table.Columns {
 		object := "column " + r.qualified() + "." + quoteIdent(c.Name)
 		if c.Name == hiddenColumn {
@@ -108,31 +109,34 @@ func (j *judgement) columnFindings(r *checkedRelation) (refused bool) {
 				Fix{SQL: []string{"ALTER TABLE " + r.qualified() + " RENAME COLUMN " + quoteIdent(c.Name) + " TO " + quoteIdent(r.freeName(c.Name)) + ";"}}})
 			refused = true
 		}
-		if c.Type.Unsupported != "" {
+		line := (ColumnName{r.table.Schema, r.table.Name, c.Name}).configLine()
+		switch {
+		case c.Form != "":
+			refused = j.formFinding(r, &c) || refused
+		case c.Type.Unsupported != "":
 			reason, _ := strings.CutSuffix(c.Type.Unsupported, whatToDo)
-			types = append(types, "column "+quoteIdent(c.Name)+": "+reason)
+			types, asText = append(types, "column "+quoteIdent(c.Name)+": "+reason), append(asText, line+"text")
 		}
-		if slices.Contains(r.dimensions, c.Name) && c.Type.Unsupported == "" && !j.options.NullUnrepresentable {
+		if slices.Contains(r.dimensions, c.Name) && c.Type.Unsupported == "" && c.Form == "" && !j.options.NullUnrepresentable {
 			j.add(Finding{LevelWarning, "dimensions", object, "it is declared as an array of more than one dimension",
 				"the mirror has lists; at the first value of more than one dimension the table fails", Fix{
-					Config: []string{`on_unrepresentable: "null"`},
-					Advice: "such values are then NULL in the mirror, and counted; an override to text for each column comes later",
+					Config: []string{"types:", line + "text"},
+					Advice: `the column is then the text that PostgreSQL prints; or set on_unrepresentable: "null", which makes such values NULL and counts them`,
 				}})
 		}
-		if c.Type.unconstrainedNumeric() {
+		if c.Type.unconstrainedNumeric() && c.Form == "" {
 			numerics = append(numerics, quoteIdent(c.Name))
 		}
 	}
 	if len(types) > 0 {
-		fix := j.takeOut(r)
-		fix.Advice = strings.TrimPrefix(fix.Advice+"; or store the column as text or jsonb; an override for each column comes later", "; ")
+		fix := Fix{Config: append([]string{"types:"}, asText...), Advice: "they are then the text that PostgreSQL prints; or take the table out of the publication"}
 		j.add(Finding{LevelError, "type", "table " + r.qualified(), strings.Join(types, "; "), "the table would fail at the start", fix})
 		refused = true
 	}
 	if len(numerics) > 0 {
 		j.add(Finding{LevelNote, "numeric", "table " + r.qualified(), "numeric without a precision that fits 38 digits: " + strings.Join(numerics, ", "),
 			"Iceberg's decimals have fixed scales, so the mirror keeps the exact text", Fix{
-				Advice: "nothing need be done: queries can CAST it to DECIMAL(38,s) or DOUBLE; an override for each column comes later",
+				Advice: "nothing need be done: queries can CAST it to DECIMAL(38,s) or DOUBLE; or the setting types makes it decimal(p,s), which stops the table at a value that does not fit, or double",
 			}})
 	}
 	return refused

@@ -112,6 +112,10 @@ func fuzzTypes(f *testing.F) ([]*Type, func(oid uint32, mod int32) byte) {
 			types = append(types, catalog.resolve(v.typ.OID, v.typ.Mod, "type"))
 		}
 	}
+	for _, oid := range []uint32{aVector, aHalfvec, anHstore} {
+		index[[2]int64{int64(oid), -1}] = byte(len(types))
+		types = append(types, extensionCatalog().resolve(oid, -1, "type"))
+	}
 	return types, func(oid uint32, mod int32) byte { return index[[2]int64{int64(oid), int64(mod)}] }
 }
 
@@ -123,6 +127,9 @@ func FuzzBinaryValue(f *testing.F) {
 			f.Add(index(v.typ.OID, v.typ.Mod), v.binary)
 		}
 	}
+	f.Add(index(aVector, -1), []byte("\x00\x01\x00\x00\x3f\x80\x00\x00"))
+	f.Add(index(aHalfvec, -1), []byte("\x00\x01\x00\x00\x3c\x00"))
+	f.Add(index(anHstore, -1), []byte("\x00\x00\x00\x01\x00\x00\x00\x01a\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, typ byte, data []byte) {
 		checkValue(t, types[int(typ)%len(types)], FormatBinary, data)
 	})
@@ -134,6 +141,7 @@ func FuzzTextValue(f *testing.F) {
 	for _, v := range capturedValues(f) {
 		f.Add(index(v.typ.OID, v.typ.Mod), v.text)
 	}
+	f.Add(index(aVector, -1), []byte("[1,-2.5e-05]"))
 	f.Fuzz(func(t *testing.T, typ byte, data []byte) {
 		checkValue(t, types[int(typ)%len(types)], FormatText, data)
 	})

@@ -14,7 +14,7 @@ import (
 
 var publishedTests = map[string]serverTest{
 	"Rows": publishedRows, "Identity": publishedIdentity, "Refusals": publishedRefusals, "CopyRefuses": publishedCopyRefuses, "Ranges": publishedRanges,
-	"Tables": publishedTables, "Locked": publishedLocked, "Attached": publishedAttached,
+	"Tables": publishedTables, "Locked": publishedLocked, "Attached": publishedAttached, "Deep": publishedDeep,
 }
 
 // more makes further publications of the rig and configures them all.
@@ -367,5 +367,43 @@ func publishedAttached(t *testing.T, p *harness.Postgres) {
 	sent("insert public.late 00000003")
 	if why := r.table("late").Unsupported; why != "" {
 		t.Errorf("refused: %s", why)
+	}
+}
+
+// A table is found published in the same way by every look and by its copy, however many ways there are: a partition of partitions is in a
+// publication of all tables, or of its schema, once for each table above it.
+func publishedDeep(t *testing.T, p *harness.Postgres) {
+	r := newRig(t, p)
+	what := []string{"FOR ALL TABLES"}
+	if r.number("current_setting('server_version_num')") >= 150000 {
+		what = append(what, "FOR TABLES IN SCHEMA public")
+	}
+	r.exec("CREATE TABLE r(id int PRIMARY KEY) PARTITION BY RANGE (id)", "GRANT SELECT ON ALL TABLES IN SCHEMA public TO "+r.name,
+		"ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO "+r.name)
+	above := "r"
+	for _, name := range []string{"r1", "r2", "r3"} {
+		r.exec("CREATE TABLE " + name + " PARTITION OF " + above + " DEFAULT PARTITION BY RANGE (id)")
+		above = name
+	}
+	for i := range 20 { // more tables make the server choose other plans
+		r.exec(fmt.Sprintf("CREATE TABLE leaf%d PARTITION OF r3 FOR VALUES FROM (%d) TO (%d)", i, i, i+1), fmt.Sprintf("CREATE TABLE t%d(id int PRIMARY KEY)", i))
+	}
+	r.exec("INSERT INTO r SELECT generate_series(0, 19)")
+	for i, w := range what {
+		r.more(fmt.Sprintf("deep%d %s", i, w))
+		snapshot, release, err := r.Snapshot(t.Context(), patience, func(string) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		catalog := r.look()
+		for j := range catalog.Tables {
+			table, rows := &catalog.Tables[j], 0
+			if err := r.Copy(t.Context(), snapshot, table, func(pgcdc.Tuple) error { rows++; return nil }); err != nil {
+				t.Errorf("%s: %v", w, err)
+			} else if strings.HasPrefix(table.Name, "leaf") && rows != 1 {
+				t.Errorf("%s: %s has %d rows", w, table.Name, rows)
+			}
+		}
 	}
 }

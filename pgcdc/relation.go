@@ -86,6 +86,7 @@ type Column struct {
 	AttNum  int16
 	Name    string
 	Type    *Type
+	Form    string // what the configuration makes of it; empty where that changes nothing
 	NotNull bool
 	// Fingerprint is equal for two looks exactly if what the pg_attribute row says of the values is, their types' included: everything but the name.
 	Fingerprint string

@@ -33,7 +33,11 @@ const (
 // SampleForm is the form of this type. Types whose text or bytes the mirror would have to imitate have none.
 func (t *Type) SampleForm() SampleForm {
 	switch t.Kind {
-	case KindBool, KindInt2, KindInt4, KindInt8, KindOID, KindDecimal, KindUUID:
+	case KindDecimal:
+		if _, scale, ok := numericTypmod(t.Mod); ok && scale == t.Scale {
+			return SampleOutput
+		}
+	case KindBool, KindInt2, KindInt4, KindInt8, KindOID, KindUUID:
 		return SampleOutput
 	case KindText:
 		return SampleText

@@ -28,6 +28,7 @@ func TestDecodingAgreesWithServer(t *testing.T) {
 	server := startDecodeServer(t)
 	t.Run("transactions", func(t *testing.T) { testTransactions(t, server) })
 	t.Run("values", func(t *testing.T) { testValues(t, server) })
+	t.Run("forms", func(t *testing.T) { testForms(t, server) })
 	t.Run("streamed", func(t *testing.T) { testStreamed(t, server) })
 }
 
@@ -155,23 +156,13 @@ func (s *decodeServer) value(t *testing.T, sql string, params ...string) string 
 // typeCatalog reads pg_type.
 func (s *decodeServer) typeCatalog(t *testing.T) *typeCatalog {
 	t.Helper()
-	number := func(text []byte) int64 {
-		n, err := strconv.ParseInt(string(text), 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
 	var rows []typeRow
-	for _, row := range s.query(t, 0, `
-		select t.oid, typname, nspname, typtype, typcategory, typbasetype, typtypmod,
-			case when typsubscript = 'array_subscript_handler'::regproc then typelem else 0 end, typdelim, typsend::oid <> 0
-		from pg_type t join pg_namespace n on n.oid = typnamespace`) {
-		rows = append(rows, typeRow{
-			OID: uint32(number(row[0])), Name: string(row[1]), Schema: string(row[2]), Kind: row[3][0], Category: row[4][0],
-			Base: uint32(number(row[5])), BaseMod: int32(number(row[6])), Elem: uint32(number(row[7])), Delim: row[8][0],
-			HasSend: row[9][0] == 't',
-		})
+	for _, row := range s.query(t, 0, typesSQL+" from pg_type t join pg_namespace n on n.oid = t.typnamespace") {
+		r := rowReader{row: row}
+		rows = append(rows, readType(&r))
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
 	}
 	return newTypeCatalog(rows)
 }

@@ -29,7 +29,9 @@ type Config struct {
 	StatusInterval time.Duration
 	// PartialPublish accepts publications that leave out an operation.
 	PartialPublish bool
-	Log            *slog.Logger // nil discards
+	// Types says what columns are mirrored as where that is not what their types say. Names of columns that are not there mean nothing.
+	Types map[ColumnName]Form
+	Log   *slog.Logger // nil discards
 }
 
 // defaultStatusInterval makes wal_sender_timeout PostgreSQL's own default of 60 s.
@@ -135,9 +137,10 @@ type Source struct {
 	snapshotLock sync.Mutex
 	snapshot     *pgconn.PgConn // holds the exported snapshot; nil when there is none
 
-	streaming    sync.Mutex // held while Stream runs; guards assembler and whole
+	streaming    sync.Mutex // held while Stream runs; guards assembler, whole and streamed
 	assembler    *assembler
 	whole        bool // after an ErrStreaming
+	streamed     bool // a stream has begun
 	backlog      *backlog
 	received     atomic.Uint64
 	acknowledged atomic.Uint64

@@ -24,10 +24,14 @@ func (r *relationRow) complete(types *typeCatalog) {
 			continue
 		}
 		position[a.attNum] = len(t.Columns)
-		t.Columns = append(t.Columns, Column{
-			AttNum: a.attNum, Name: a.name, NotNull: a.notNull, Type: types.resolve(a.typeOID, a.typeMod, a.format),
-			Fingerprint: a.fingerprint(types), Missing: a.missing,
-		})
+		c := Column{AttNum: a.attNum, Name: a.name, NotNull: a.notNull, Type: types.resolve(a.typeOID, a.typeMod, a.format)}
+		if form, ok := r.forms[ColumnName{t.Schema, t.Name, a.name}]; ok {
+			if other := c.Type.as(form); other != c.Type {
+				c.Type, c.Form = other, form.String()
+			}
+		}
+		c.Missing, c.Fingerprint = a.missing, a.fingerprint(types, c.Form)
+		t.Columns = append(t.Columns, c)
 	}
 	keysPublished := true
 	columnsOf := func(index indexRow) (columns []int) {
@@ -120,7 +124,27 @@ func (r *relationRow) unsupported(keysPublished bool) string {
 			return "column " + quoteIdent(c.Name) + ": " + c.Type.Unsupported
 		}
 	}
+	if c := r.inexactKey(); c != nil {
+		return "column " + quoteIdent(c.Name) + ": " + inexactKey
+	}
 	return ""
+}
+
+const inexactKey = "the setting types makes it double, under which two keys could be one; make it text or decimal(p,s)"
+
+// inexactKey is a column of a key that is mirrored in a form which may be equal for values that differ; nil when there is none.
+func (r *relationRow) inexactKey() *Column {
+	t := &r.table
+	keys := t.Key
+	if t.Identity != IdentityFull {
+		keys = append(slices.Clone(keys), t.IdentityKey...)
+	}
+	for _, k := range keys {
+		if t.Columns[k].Type.form == formNumeric && t.Columns[k].Type.Kind == KindFloat8 {
+			return &t.Columns[k]
+		}
+	}
+	return nil
 }
 
 // fingerprint hashes what gives the table's rows their meaning, and how they are published. Of pg_attribute it takes all rows, those of dropped
@@ -128,7 +152,7 @@ func (r *relationRow) unsupported(keysPublished bool) string {
 // to come, and the value that a column added later has in rows of before (VACUUM FULL writes it into the rows). versions is the xmin of each of these rows.
 func (r *relationRow) fingerprint(types *typeCatalog, published map[int16]bool) (contents, versions string) {
 	c, v := hasher{sha256.New()}, hasher{sha256.New()}
-	enums := map[uint32]bool{}
+	parts := map[uint32]bool{}
 	r.head(c)
 	for _, a := range r.attributes {
 		v.text(a.version)
@@ -137,11 +161,16 @@ func (r *relationRow) fingerprint(types *typeCatalog, published map[int16]bool) 
 		}
 		a.hash(c)
 		c.text(a.name)
-		types.enumsOf(a.typeOID, enums)
+		types.partsOf(a.typeOID, parts)
+	}
+	for _, column := range r.table.Columns {
+		if column.Form != "" {
+			c.text("mirrored as", column.Name, column.Form)
+		}
 	}
 	c.number(0) // no attnum: the end of the columns
 	r.tail(c)
-	types.hashEnums(c, enums)
+	types.hashParts(c, parts)
 	return c.sum(), v.sum()
 }
 
@@ -170,12 +199,13 @@ func (r *relationRow) tail(h hasher) {
 }
 
 // fingerprint is Column.Fingerprint.
-func (a *attributeRow) fingerprint(types *typeCatalog) string {
+func (a *attributeRow) fingerprint(types *typeCatalog, form string) string {
 	h := hasher{sha256.New()}
 	a.hash(h)
-	enums := map[uint32]bool{}
-	types.enumsOf(a.typeOID, enums)
-	types.hashEnums(h, enums)
+	h.text(form)
+	parts := map[uint32]bool{}
+	types.partsOf(a.typeOID, parts)
+	types.hashParts(h, parts)
 	return h.sum()
 }
 
@@ -188,38 +218,44 @@ func (a *attributeRow) hash(h hasher) {
 	h.text(fmt.Sprint(a.dropped), string([]byte{a.generated}))
 }
 
-// hashEnums hashes the labels of enums, in the order of their OIDs.
-func (c *typeCatalog) hashEnums(h hasher, enums map[uint32]bool) {
-	oids := make([]uint32, 0, len(enums))
-	for oid := range enums {
-		oids = append(oids, oid)
-	}
-	slices.Sort(oids)
+// hashParts hashes what the text of enums and composites depends on beside the value: labels, and attributes.
+func (c *typeCatalog) hashParts(h hasher, parts map[uint32]bool) {
+	oids := sortedKeys(parts)
 	for _, oid := range oids {
-		labels := c.types[oid].EnumLabels
+		if row := c.types[oid]; row.Kind == 'e' {
+			h.number(uint64(oid))
+			h.number(uint64(len(row.EnumLabels)))
+			h.text(row.EnumLabels...)
+		}
+	}
+	for _, oid := range oids {
+		row := c.types[oid]
+		if row.Kind != 'c' {
+			continue
+		}
+		h.number(0) // no enum
 		h.number(uint64(oid))
-		h.number(uint64(len(labels)))
-		h.text(labels...)
+		h.number(uint64(len(row.Attributes)))
+		for _, a := range row.Attributes {
+			h.number(uint64(a.attNum))
+			h.number(uint64(a.typeOID))
+			h.number(uint64(uint32(a.typeMod)))
+		}
 	}
 }
 
-// enumsOf adds the enums that values of a type are made of.
-func (c *typeCatalog) enumsOf(oid uint32, enums map[uint32]bool) {
-	for range domainDepthMax {
-		row, ok := c.types[oid]
-		switch {
-		case !ok:
-			return
-		case row.Kind == 'e':
-			enums[oid] = true
-			return
-		case row.Base != 0:
-			oid = row.Base
-		case row.Elem != 0:
-			oid = row.Elem
-		default:
-			return
-		}
+// partsOf adds a type and all types that its values are made of.
+func (c *typeCatalog) partsOf(oid uint32, parts map[uint32]bool) {
+	row, ok := c.types[oid]
+	if !ok || parts[oid] {
+		return
+	}
+	parts[oid] = true
+	for _, part := range []uint32{row.Base, row.Elem, row.Subtype} {
+		c.partsOf(part, parts)
+	}
+	for _, a := range row.Attributes {
+		c.partsOf(a.typeOID, parts)
 	}
 }
 

@@ -4,21 +4,35 @@ import "strings"
 
 // typeRow is what pg_type (and pg_enum) say of one type.
 type typeRow struct {
-	OID      uint32
-	Name     string // typname
-	Schema   string // the name of typnamespace
-	Kind     byte   // typtype: b base, c composite, d domain, e enum, m multirange, p pseudo, r range
-	Category byte   // typcategory
-	Base     uint32 // typbasetype: what a domain is over
-	BaseMod  int32  // typtypmod: a domain's typmod for its base
-	Elem     uint32 // typelem of a true array (typsubscript = 'array_subscript_handler'::regproc), else 0
-	Delim    byte   // typdelim: what separates the elements of an array of this type
-	HasSend  bool   // typsend <> 0
+	OID    uint32
+	Name   string // typname
+	Schema string // the name of typnamespace
+	// Extension is the name of the extension that made the type, or empty. OIDs of its types differ between databases, and so
+	// may the schema; anybody may give a type of his own the same name.
+	Extension string
+	Kind      byte   // typtype: b base, c composite, d domain, e enum, m multirange, p pseudo, r range
+	Category  byte   // typcategory
+	Base      uint32 // typbasetype: what a domain is over
+	BaseMod   int32  // typtypmod: a domain's typmod for its base
+	Elem      uint32 // typelem of a true array (typsubscript = 'array_subscript_handler'::regproc), else 0
+	Delim     byte   // typdelim: what separates the elements of an array of this type
+	HasSend   bool   // typsend <> 0, and it can be relied on
+	// Subtype is what a range's bounds are of, and for a multirange its range; else 0.
+	Subtype uint32
+	// Attributes are a composite's, without those that were dropped, in order.
+	Attributes []typeAttribute
 	// EnumLabels holds an enum's labels in order.
 	EnumLabels []string
 }
 
-// binaryForm is what a KindText type's send function writes.
+// typeAttribute is one attribute of a composite type.
+type typeAttribute struct {
+	attNum  int16
+	typeOID uint32
+	typeMod int32
+}
+
+// binaryForm is what a KindText type's send function writes, or that of a KindList that is no array.
 type binaryForm uint8
 
 const (
@@ -38,6 +52,9 @@ const (
 	formUint64
 	formTID
 	formLSN
+	formHstore
+	formVector  // KindList of real: pgvector's vector
+	formHalfvec // KindList of real: pgvector's halfvec
 )
 
 // builtinType is how a type whose OID is the same on every server is mirrored. form is used by KindText and KindJSON.
@@ -46,7 +63,21 @@ type builtinType struct {
 	form binaryForm
 }
 
-const oidNumeric = 1700
+const (
+	oidNumeric = 1700
+	oidFloat4  = 700
+)
+
+// extensionType is a type of an extension, which is known by the extension's name and its own.
+type extensionType struct{ extension, name string }
+
+// extensionTypes are the base types of extensions that have a kind or a binary form of their own. All others are text.
+var extensionTypes = map[extensionType]builtinType{
+	{"citext", "citext"}:  {KindText, formVerbatim},
+	{"hstore", "hstore"}:  {KindText, formHstore},
+	{"vector", "vector"}:  {KindList, formVector},
+	{"vector", "halfvec"}: {KindList, formHalfvec},
+}
 
 // builtinTypes are the types with a kind or a binary form of their own, by their OID in pg_type.dat. All others are text
 // that only the output function can print.
@@ -68,7 +99,7 @@ var builtinTypes = map[uint32]builtinType{
 	114:        {KindJSON, formVerbatim},
 	142:        {KindText, formVerbatim}, // xml: its declaration names no encoding while client_encoding is UTF8
 	650:        {KindText, formInet},     // cidr
-	700:        {kind: KindFloat4},
+	oidFloat4:  {kind: KindFloat4},
 	701:        {kind: KindFloat8},
 	705:        {KindText, formVerbatim}, // unknown
 	774:        {KindText, formMACAddr8},
@@ -99,7 +130,7 @@ const decimalMax = 38
 const domainDepthMax = 100
 
 // whatToDo ends the reasons for not mirroring a type.
-const whatToDo = "; until then take the table out of the publication or store the column as text or jsonb"
+const whatToDo = "; make the column text with the setting types, or take the table out of the publication"
 
 // typeCatalog knows a server's types, as one look at its catalogue found them. It never changes.
 type typeCatalog struct {
@@ -137,33 +168,47 @@ func (c *typeCatalog) resolve(oid uint32, mod int32, formatted string) *Type {
 		t.Unsupported = "type " + formatted + " is not in the catalogue"
 	case row.Elem != 0:
 		c.resolveList(t, row, mod)
-	case row.Kind == 'c':
-		t.Unsupported = "composite types such as " + formatted + " are not mirrored yet" + whatToDo
 	case row.Kind == 'p' || row.Kind == 'd':
 		t.Unsupported = "type " + formatted + " has no values that could be mirrored"
-	case row.Kind == 'b' && (row.Name == "hstore" || row.Name == "vector"):
-		t.Unsupported = "type " + row.Name + " is not mirrored yet" + whatToDo
-	case row.Kind == 'e' || row.Kind == 'b' && row.Name == "citext":
+	case row.Kind == 'e':
 		t.Kind, t.form, t.BinaryOK = KindText, formVerbatim, row.HasSend
 	default:
-		t.Kind, t.form = KindText, formNone
+		t.resolveOther(row)
 	}
 	return t
 }
 
-// resolveNumeric makes a numeric with a suitable typmod a decimal. A typmod holds the precision in its upper half and the
-// scale, which may be negative from PostgreSQL 15 on, in its lowest 11 bits (make_numeric_typmod in numeric.c).
-func (t *Type) resolveNumeric(mod int32) {
-	const header = 4 // VARHDRSZ
-	if mod < header {
+// resolveOther makes a type of an extension what that says, and every other, composites too, the text that it prints.
+func (t *Type) resolveOther(row typeRow) {
+	known, ok := extensionTypes[extensionType{row.Extension, row.Name}]
+	if !ok || row.Kind != 'b' {
+		t.Kind, t.form = KindText, formNone
 		return
 	}
-	precision := int((mod - header) >> 16 & 0xffff)
-	scale := int((mod-header)&0x7ff^1024) - 1024
-	if precision >= 1 && precision <= decimalMax && scale >= 0 && scale <= precision {
+	t.Kind, t.form, t.BinaryOK = known.kind, known.form, row.HasSend
+	if t.Kind == KindList {
+		t.Elem = &Type{OID: oidFloat4, Mod: -1, Name: "real", Kind: KindFloat4, BinaryOK: true, base: oidFloat4}
+	}
+}
+
+// resolveNumeric makes a numeric with a suitable typmod a decimal.
+func (t *Type) resolveNumeric(mod int32) {
+	if precision, scale, ok := numericTypmod(mod); ok && precision <= decimalMax && scale >= 0 && scale <= precision {
 		t.Kind, t.form = KindDecimal, formUnset
 		t.Precision, t.Scale = precision, scale
 	}
+}
+
+// numericTypmod takes a numeric's typmod apart. It holds the precision in its upper half and the scale, which may be negative from
+// PostgreSQL 15 on, in its lowest 11 bits (make_numeric_typmod in numeric.c).
+func numericTypmod(mod int32) (precision, scale int, ok bool) {
+	const header = 4 // VARHDRSZ
+	if mod < header {
+		return 0, 0, false
+	}
+	precision = int((mod - header) >> 16 & 0xffff)
+	scale = int((mod-header)&0x7ff^1024) - 1024
+	return precision, scale, precision >= 1
 }
 
 // resolveList makes t a list; an array's typmod is that of its elements.

@@ -21,7 +21,7 @@ const (
 	KindTime             // Sink.Time: microseconds since midnight
 	KindTimestamp        // Sink.Timestamp: microseconds since 1970-01-01T00:00:00
 	KindTimestampTZ      // Sink.Timestamp: the same, UTC
-	KindList             // Sink.BeginList, elements, Sink.EndList: a one-dimensional array
+	KindList             // Sink.BeginList, elements, Sink.EndList: a one-dimensional array, or pgvector's vector and halfvec
 )
 
 // Type is a PostgreSQL type as a column uses it, resolved through domains to what is stored.
@@ -40,7 +40,7 @@ type Type struct {
 	Unsupported string
 
 	base  uint32     // the OID whose send and output functions made the bytes
-	form  binaryForm // KindText and KindJSON: what the send function writes
+	form  binaryForm // KindText and KindJSON: what the send function writes; KindList: unset for an array; KindFloat8: formNumeric if a numeric is made a double
 	delim byte       // KindList: what separates the elements in text
 }
 

@@ -64,6 +64,9 @@ func (t *Type) decodeBinary(data []byte, s Sink) error {
 		}
 		s.Float32(math.Float32frombits(binary.BigEndian.Uint32(data)))
 	case KindFloat8:
+		if t.form == formNumeric {
+			return t.binaryNumericDouble(data, s)
+		}
 		if len(data) != 8 {
 			return t.malformed(FormatBinary)
 		}
@@ -89,6 +92,9 @@ func (t *Type) decodeBinary(data []byte, s Sink) error {
 	case KindTimestamp, KindTimestampTZ:
 		return t.binaryTimestamp(data, s)
 	case KindList:
+		if t.form != formUnset {
+			return t.binaryVector(data, s)
+		}
 		return t.binaryList(data, s)
 	default:
 		return malformedf("a value of the unsupported type %s", t.Name)
@@ -106,6 +112,9 @@ func (t *Type) decodeText(data []byte, s Sink) error {
 	case KindInt2, KindInt4, KindInt8, KindOID:
 		return t.textInteger(data, s)
 	case KindFloat4, KindFloat8:
+		if t.form == formNumeric {
+			return t.numericDouble(data, FormatText, s)
+		}
 		return t.textFloat(data, s)
 	case KindDecimal:
 		return t.textDecimal(data, s)
@@ -131,6 +140,9 @@ func (t *Type) decodeText(data []byte, s Sink) error {
 	case KindTimestamp, KindTimestampTZ:
 		return t.textTimestamp(data, s)
 	case KindList:
+		if t.form != formUnset {
+			return t.textVector(data, s)
+		}
 		return t.textList(data, s)
 	default:
 		return malformedf("a value of the unsupported type %s", t.Name)

@@ -15,7 +15,7 @@ func (t *Type) Word(data []byte) (bits uint64, ok bool) {
 			return uint64(binary.BigEndian.Uint32(data)), true
 		}
 	case KindInt8, KindFloat8:
-		if len(data) == 8 {
+		if len(data) == 8 && t.form == formUnset {
 			return binary.BigEndian.Uint64(data), true
 		}
 	case KindTimestamp, KindTimestampTZ:

@@ -30,8 +30,7 @@ func (t *Type) binaryText(data []byte, s Sink) error {
 	if b.buf, ok = t.appendText(b.buf[:0], data); !ok {
 		return t.malformed(FormatBinary)
 	}
-	s.String(b.buf)
-	return nil
+	return t.sinkString(b.buf, s)
 }
 
 // appendText appends the text of a form that is built rather than copied, and reports whether data has that form.
@@ -77,6 +76,8 @@ func (t *Type) appendText(to, data []byte) ([]byte, bool) {
 			return to, false
 		}
 		return append(to, LSN(binary.BigEndian.Uint64(data)).String()...), true
+	case formHstore:
+		return appendHstore(to, data)
 	}
 	return to, false
 }

@@ -156,6 +156,15 @@ var serverTypes = []serverType{
 	{"citext[]", KindList, isBinary, "", []string{"{A,b}"}},
 	{"box[]", KindList, isText, "", []string{"{(2,2),(1,1);(4,4),(3,3)}", "{}"}},
 	{"cube[]", KindList, isText, "", []string{`{"(1, 2)","(3)"}`}},
+	{"pair", KindText, isText, "row(i, repeat('\"', i % 3))::pair", []string{`(1,a)`, `(,)`, `(1,"")`, `(,"a ""b"" \\\\ , () NULL")`, `(-1,NULL)`, "(1,\"ü\n🐘\")"}},
+	{"nest", KindText, isText, "", []string{`("(1,""a b"")","{""(2,c)"",NULL,""(,)""}",1.10,2020-01-01,"so, so")`, `(,,,,)`, `("(,)",{},NaN,"0044-03-15 BC",sad)`}},
+	{"checkedpair", KindText, isText, "", []string{`(1,a)`}},
+	{"pair[]", KindList, isText, "", []string{`{"(1,\"a \\\"b\\\"\")",NULL,"(,)"}`, "{}", `!{{"(1,a)"}}`}},
+	{"nest[]", KindList, isText, "", []string{`{"(\"(1,\"\"a b\"\")\",,1.10,2020-01-01,\"so, so\")"}`}},
+	{"moods", KindText, isText, "", []string{`[happy,"so, so"]`, "empty"}},
+	{"hstore", KindText, isBinary, `hstore(array[i::text, md5(i::text), repeat('"', i % 4), repeat('\', i % 3) || 'x'], array[null, random()::text, E'\n', ''])`,
+		[]string{"", "a=>1", `"a"=>NULL, "b"=>"NULL"`, `"a b"=>"c, d=>e", "q\"uo\\te"=>"b\\\"s"`, `""=>""`, "ü=>🐘, \"k\"=>\"line\nbreak\""}},
+	{"hstore[]", KindList, isBinary, "", []string{`{"\"a\"=>\"1\"",NULL,""}`, "{}"}},
 	{"int4range[]", KindList, isText, "", []string{`{"[1,5)",empty}`}},
 }
 
@@ -174,13 +183,17 @@ func testValues(t *testing.T, server *decodeServer) {
 		create domain price as numeric(10,2);
 		create domain discount as price check (value >= 0);
 		create domain intlist as int[];
-		create type pair as (a int, b text);
+		create type pair as (a int, gone float8, b text);
+		alter type pair drop attribute gone;
+		create type nest as (p pair, ps pair[], n numeric, d date, m mood);
+		create domain checkedpair as pair check ((value).a > 0);
+		create type moods as range (subtype = mood);
 		select setseed(0.25)`)
 	catalog := server.typeCatalog(t)
 	for _, c := range serverTypes {
 		t.Run(c.sql, func(t *testing.T) { c.test(t, server, catalog) })
 	}
-	for _, sql := range []string{"pair", "pair[]", "hstore", "hstore[]", "intlist[]"} {
+	for _, sql := range []string{"intlist[]"} {
 		t.Run("refused "+sql, func(t *testing.T) {
 			if typ := server.columnType(t, catalog, sql); typ.Unsupported == "" || typ.Kind != KindInvalid || typ.BinaryOK {
 				t.Errorf("resolved to %+v, want it unsupported", typ)
@@ -235,7 +248,7 @@ func (c serverType) test(t *testing.T, server *decodeServer, catalog *typeCatalo
 			if !errors.As(err, &reason) || !errors.Is(err, ErrUnrepresentable) {
 				t.Errorf("%s as text: error %v, want it unrepresentable", text, err)
 			}
-			if _, binErr := decodeCalls(typ, FormatBinary, bin); binErr == nil || err == nil || binErr.Error() != err.Error() {
+			if _, binErr := decodeCalls(typ, FormatBinary, bin); c.binary && (binErr == nil || err == nil || binErr.Error() != err.Error()) {
 				t.Errorf("%s: binary error %v, text error %v", text, binErr, err)
 			}
 			continue
@@ -258,7 +271,7 @@ func (c serverType) test(t *testing.T, server *decodeServer, catalog *typeCatalo
 			server.checkScalar(t, typ, fromText[0], text)
 			continue
 		}
-		elements := server.query(t, 0, "select u from v, unnest(v) with ordinality e(u, n) where id = $1 order by n", strconv.Itoa(i+1))
+		elements := server.query(t, 0, "select v[i] from v, generate_subscripts(v, 1) i where id = $1 order by i", strconv.Itoa(i+1))
 		if want := (call{"BeginList", len(elements)}); len(fromText) != len(elements)+2 || fromText[0] != want || fromText[len(fromText)-1] != (call{"EndList", nil}) {
 			t.Errorf("%s: calls %v for %d elements", text, fromText, len(elements))
 			continue

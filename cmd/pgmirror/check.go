@@ -35,7 +35,7 @@ be asked. Warnings and notes leave the exit code 0.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the JSON document")
-	bindSettings(cmd, a.flags, "source", "publication", "slot", "on_unrepresentable", "partial_publish")
+	bindSettings(cmd, a.flags, "source", "publication", "slot", "on_unrepresentable", "types", "partial_publish")
 	return cmd
 }
 

@@ -196,6 +196,18 @@ func scalarText(k *setting, node *yaml.Node) (string, error) {
 		return node.Value, nil
 	case node.Kind == yaml.ScalarNode && k.key == "on_unrepresentable" && node.Value == "null":
 		return "null", nil // YAML's own word, which here is one of the choices
+	case node.Kind == yaml.MappingNode && k.mapping:
+		var items []string
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			if name, value := node.Content[i], node.Content[i+1]; name.Kind == yaml.ScalarNode && value.Kind == yaml.ScalarNode && value.Tag != "!!null" {
+				items = append(items, name.Value+"="+value.Value)
+				continue
+			}
+			return "", fmt.Errorf("line %d: expected a name and one value", node.Content[i].Line)
+		}
+		return strings.Join(items, ","), nil
+	case k.mapping:
+		return "", errors.New("expected lines of the form name: value, indented")
 	case node.Kind == yaml.SequenceNode && k.list:
 		var items []string
 		for _, item := range node.Content {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"pgmirror/pgcdc"
 )
 
 // writeConfig writes a config file and returns its path.
@@ -221,5 +224,52 @@ func TestFlagForms(t *testing.T) {
 	}
 	if !reflect.DeepEqual(s.Publications, []string{"a", "b", "c"}) || !s.PartialPublish || s.Slot != "y" {
 		t.Errorf("got %+v", s)
+	}
+}
+
+// The setting types reads what a column's name may be, in the file, in the environment and from flags alike; what is wrong is said with its name.
+func TestTypesSetting(t *testing.T) {
+	column := func(schema, table, name string) pgcdc.ColumnName {
+		return pgcdc.ColumnName{Schema: schema, Table: table, Column: name}
+	}
+	want := map[pgcdc.ColumnName]string{
+		column("public", "orders", "price"): "decimal(18,4)", column("public", "orders", "Weight"): "double", column("Odd.Schema", `T"x`, "a=b,(c"): "text", column("s", "t", "n"): "decimal(38,0)",
+	}
+	file := "types:\n  public.orders.price: decimal(18,4)\n  public.orders.Weight: double\n  '\"Odd.Schema\".\"T\"\"x\".\"a=b,(c\"': text\n  s.t.n: decimal( 38 , 0 )\n"
+	flat := `public.orders.price=decimal(18,4), public.orders.Weight=double,"Odd.Schema"."T""x"."a=b,(c"=text,s.t.n=decimal(38, 0)`
+	again := ""
+	for name, form := range want { // as messages write the names
+		again += "," + name.String() + "=" + form
+	}
+	values, faults := parseConfig("f", []byte(file))
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	for from, text := range map[string]string{"file": values["types"].text, "flag": flat, "names as they are written": again[1:]} {
+		types, err := parseTypes(text)
+		if err != nil {
+			t.Fatalf("%s: %v", from, err)
+		}
+		got := map[pgcdc.ColumnName]string{}
+		for name, form := range types {
+			got[name] = form.String()
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", from, got, want)
+		}
+	}
+	for text, part := range map[string]string{
+		"public.t=text": "is not schema.table.column", "a.b.c.d=text": "is not schema.table.column", "a.b.c": "and a form", "a.b.c=text=text": "and a form", "a.b.c=varchar": `a.b.c: "varchar" is not one of`,
+		"a.b.c=decimal(39,0)": "1 to 38", "a.b.c=decimal(5,6)": "0 to the precision", "a.b.c=decimal(0,0)": "1 to 38", "a.b.c=decimal(5": "is not one of", "a.b.c=decimal(5)": "is not one of",
+		"a.b.c=text,a.b.c=double": "a.b.c is named twice", `a.b."c=text`: "open double quote", "a..c=text": "a name is empty", `a.b.c"d"=text`: "is not a name", "a.b.c=": "is not one of",
+	} {
+		if types, err := parseTypes(text); err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%s: %v, %v", text, types, err)
+		}
+	}
+	for _, bad := range []string{"types: [a, b]", "types:\n  a.b.c:\n", "types:\n  a.b.c: [text]\n", "types:\n  a.b.c: {x: y}\n", "publication:\n  a: b\n"} {
+		if values, faults := parseConfig("f", []byte(bad)); len(faults) != 1 || !strings.Contains(faults[0].Error(), "f line 1: ") {
+			t.Errorf("%s: %v, %v", bad, values, faults)
+		}
 	}
 }

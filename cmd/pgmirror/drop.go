@@ -122,6 +122,14 @@ func (a *app) recall(ctx context.Context, s *settings, t *target, dir *dataDir) 
 	if len(s.Publications) == 0 {
 		s.Publications = known.Publications()
 	}
+	if s.Types == nil {
+		s.Types = map[pgcdc.ColumnName]pgcdc.Form{}
+		for name, text := range known.Types() {
+			if s.Types[name], err = pgcdc.ParseForm(text); err != nil {
+				return cannotRun(fmt.Errorf("the data directory's state: column %s: %w", name, err))
+			}
+		}
+	}
 	return nil
 }
 

@@ -97,6 +97,7 @@ func openSource(s *settings, t target, spill string, log *slog.Logger) (*pgcdc.S
 		Slot:           t.slot,
 		SpillDir:       spill,
 		PartialPublish: s.PartialPublish,
+		Types:          s.Types,
 		Log:            log,
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,7 +81,11 @@ func headLines(s *mirror.Status, now time.Time, narrow bool) []string {
 	for i, name := range s.Publications {
 		names[i] = oneLine(name)
 	}
-	lines := []string{title, fmt.Sprintf("slot %s, publication %s, system %s, timeline %d", s.Slot, strings.Join(names, ", "), s.SystemID, s.Timeline), ""}
+	lines := []string{title, fmt.Sprintf("slot %s, publication %s, system %s, timeline %d", s.Slot, strings.Join(names, ", "), s.SystemID, s.Timeline)}
+	if s.OnUnrepresentable == "null" {
+		lines = append(lines, "values that cannot be represented become NULL (on_unrepresentable)")
+	}
+	lines = append(lines, "")
 
 	files, bytes, vectors := 0, int64(0), 0
 	for _, t := range s.Tables {
@@ -127,7 +132,7 @@ func tableOfTables(tables []mirror.TableStatus) *textTable {
 	return t
 }
 
-// faultLines list what stopped a table and what to do, and values that were stored as NULL.
+// faultLines list what stopped a table and what to do, values that were stored as NULL, and last what the configuration makes of columns.
 func faultLines(s *mirror.Status) (lines []string) {
 	for _, t := range s.Tables {
 		if t.Unrepresentable > 0 {
@@ -147,6 +152,15 @@ func faultLines(s *mirror.Status) (lines []string) {
 			if part[1] != "" {
 				lines = append(lines, "  "+part[0]+": "+oneLine(part[1]))
 			}
+		}
+	}
+	for _, t := range s.Tables {
+		if len(t.Types) > 0 {
+			var types []string
+			for _, column := range slices.Sorted(maps.Keys(t.Types)) {
+				types = append(types, oneLine(column)+" "+oneLine(t.Types[column]))
+			}
+			lines = append(lines, "", oneLine(t.Name)+": by the setting types: "+strings.Join(types, ", "))
 		}
 	}
 	return lines

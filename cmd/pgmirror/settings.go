@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"pgmirror/pgcdc"
 )
 
 // settings is what a user may set. Zero values stand only until the defaults of the table below are applied.
@@ -29,6 +31,7 @@ type settings struct {
 	CatalogPoll        time.Duration
 	Compact            string
 	OnUnrepresentable  string
+	Types              map[pgcdc.ColumnName]pgcdc.Form
 	PartialPublish     bool
 	LogLevel           slog.Level
 	LogFormat          string
@@ -36,13 +39,15 @@ type settings struct {
 
 // A setting is one line of the config file, one PGMIRROR_ variable and, unless it is secret, one flag.
 type setting struct {
-	key    string // as in the file; the flag has - for _, the variable is PGMIRROR_ and upper case
-	meta   string // what stands for the value in the help
-	def    string // "" leaves the zero value
-	usage  string
-	list   bool // the flag may be repeated, the file may have a list
-	flag   bool // the flag needs no value: it stands for true
-	secret bool // no flag, so that it is not seen in ps; its value is in no message
+	key   string // as in the file; the flag has - for _, the variable is PGMIRROR_ and upper case
+	meta  string // what stands for the value in the help
+	def   string // "" leaves the zero value
+	usage string
+	list  bool // the flag may be repeated, the file may have a list
+	// mapping: the file has lines of the form key: value instead of a list, which the flag has as key=value.
+	mapping bool
+	flag    bool // the flag needs no value: it stands for true
+	secret  bool // no flag, so that it is not seen in ps; its value is in no message
 	// set checks and stores one value.
 	set func(s *settings, value string) error
 }
@@ -81,6 +86,8 @@ var settingTable = []setting{
 		set: choiceSetting(func(s *settings) *string { return &s.Compact }, "auto", "off")},
 	{key: "on_unrepresentable", meta: "RULE", def: "fail", usage: "a value that cannot be represented stops its table (fail) or is stored as NULL and counted (null)",
 		set: choiceSetting(func(s *settings) *string { return &s.OnUnrepresentable }, "fail", "null")},
+	{key: "types", meta: "COLUMN=FORM", list: true, mapping: true, usage: "mirror schema.table.column as text, decimal(p,s) or double instead of by its type; several are separated by commas",
+		set: func(s *settings, v string) (err error) { s.Types, err = parseTypes(v); return err }},
 	{key: "partial_publish", meta: "BOOL", def: "false", flag: true, usage: "accept publications that leave out inserts, updates, deletes or truncates",
 		set: func(s *settings, v string) (err error) { s.PartialPublish, err = parseBool(v); return err }},
 	{key: "log_level", meta: "LEVEL", def: "info", usage: "debug, info, warn or error",
