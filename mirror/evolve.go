@@ -166,7 +166,7 @@ func (m *Mirror) takeOver(ctx context.Context, t *table, r *pgcdc.Relation, lsn 
 			return false, ctx.Err() // a join looks again
 		}
 		now := tableOf(c, t.oid)
-		if now == nil || now.Unsupported != "" || m.binary && !binaryOK(c) {
+		if now == nil || now.Unsupported != "" || m.binary && !tableBinaryOK(now) {
 			return false, nil
 		}
 		if now.Fingerprint != t.fingerprint {

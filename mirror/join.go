@@ -222,9 +222,11 @@ func (m *Mirror) beginJoins(catalog *pgcdc.Catalog, queue []*join) error {
 
 // binaryOK says whether every column of every table can be read in binary.
 func binaryOK(catalog *pgcdc.Catalog) bool {
-	return !slices.ContainsFunc(catalog.Tables, func(t pgcdc.Table) bool {
-		return slices.ContainsFunc(t.Columns, func(c pgcdc.Column) bool { return !c.Type.BinaryOK })
-	})
+	return !slices.ContainsFunc(catalog.Tables, func(t pgcdc.Table) bool { return !tableBinaryOK(&t) })
+}
+
+func tableBinaryOK(t *pgcdc.Table) bool {
+	return !slices.ContainsFunc(t.Columns, func(c pgcdc.Column) bool { return !c.Type.BinaryOK })
 }
 
 // logMemory is how much of each log stays in memory: all of them together take an eighth of the bound. The applier's turn.

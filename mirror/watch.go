@@ -137,7 +137,7 @@ func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) error {
 		case now.Unsupported != "":
 			m.fail(t, c.LSN, &failure{Reason: now.Unsupported, Remedy: remedyGone, Gone: true})
 		case now.Fingerprint != t.fingerprint:
-			if s := t.evolved(now); s == nil || m.binary && !binaryOK(c) {
+			if s := t.evolved(now); s == nil || m.binary && !tableBinaryOK(now) {
 				m.outdated(t, t.oid, c.LSN, "the table's definition changed: "+t.changed(now))
 			} else if err := m.evolve(t, now, s, m.applied, c.LSN); err != nil {
 				return err

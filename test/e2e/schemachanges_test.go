@@ -22,7 +22,7 @@ const schemaChangesPage = "../../docs/schema-changes.md"
 // documented is one statement of docs/schema-changes.md: what it does, in a schema of its own.
 type documented struct {
 	statement string
-	outcome   string   // nothing, in place, copied, stopped or impossible
+	outcome   string   // nothing, in place, followed, copied, stopped or impossible
 	says      []string // parts of what `status` says of the table, for copied and stopped
 	ends      bool     // found at a start, it ends run with exit code 3
 	setup     string   // the statements of its section
@@ -88,6 +88,9 @@ func readSchemaChanges(t *testing.T, prefix string) (list []*documented) {
 			d.ends = strings.Contains(cells[3], "run ends with exit code 3")
 			for _, part := range code.FindAllString(cells[3], -1) {
 				d.says = append(d.says, strings.Trim(part, "`"))
+			}
+			if prefix == "s" && d.outcome == "followed" {
+				d.outcome = "copied" // what happened while it did not run
 			}
 			if len(d.says) > 0 && d.outcome != "copied" && d.outcome != "stopped" {
 				t.Errorf("%s: nothing is said of a table with the outcome %q: %s", schemaChangesPage, d.outcome, line)
@@ -164,7 +167,7 @@ type schemaChanges struct {
 func (c *schemaChanges) try(list []*documented, around func(execute func())) {
 	c.t.Helper()
 	caughtUp(c.pg, c.m)
-	before, joined := c.content(list), c.joined()
+	before, joined, followed := c.content(list), c.logged(tableJoined), c.logged(columnsChanged)
 	holder := c.pg.Open("postgres", "postgres")
 	holder.Exec("begin", "select pg_current_xact_id()")
 	around(func() {
@@ -178,13 +181,18 @@ func (c *schemaChanges) try(list []*documented, around func(execute func())) {
 	c.meanwhile(list, before)
 	holder.Exec("commit")
 	c.settle()
-	after, now := c.content(list), c.joined()
+	after, now, later := c.content(list), c.logged(tableJoined), c.logged(columnsChanged)
 	status, err := c.m.Status()
 	must(c.t, err)
 	for _, d := range list {
 		got := "nothing"
 		if !maps.Equal(d.of(before), d.of(after)) {
 			got = "in place"
+		}
+		for table := range later {
+			if d.owns(table) && later[table] > followed[table] {
+				got = "followed"
+			}
 		}
 		for table := range now {
 			if d.owns(table) && now[table] > joined[table] {
@@ -292,10 +300,12 @@ func (c *schemaChanges) readErrors() map[string]string {
 	return errs
 }
 
-// joined counts how often each table was copied beside the stream.
-func (c *schemaChanges) joined() map[string]int {
+const tableJoined, columnsChanged = "table joined", "the table's columns changed"
+
+// logged counts how often the log says something of each table.
+func (c *schemaChanges) logged(what string) map[string]int {
 	counts := map[string]int{}
-	for _, m := range regexp.MustCompile(`msg="table joined" relation=(\S+)`).FindAllStringSubmatch(c.m.Log(), -1) {
+	for _, m := range regexp.MustCompile(`msg="`+what+`" relation=(\S+)`).FindAllStringSubmatch(c.m.Log(), -1) {
 		counts[m[1]]++
 	}
 	return counts
