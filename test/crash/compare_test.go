@@ -123,8 +123,8 @@ func fileRows(t *readstate.Table, f readstate.File, at readstate.LSN) ([]interop
 		return nil, err
 	}
 	defer whole.Release()
-	if whole.NumRows() != f.Rows || int(whole.NumCols()) != t.Schema.NumFields()+1 {
-		return nil, fmt.Errorf("it has %d rows and %d columns", whole.NumRows(), whole.NumCols())
+	if whole.NumRows() != f.Rows {
+		return nil, fmt.Errorf("it has %d rows", whole.NumRows())
 	}
 	var rows []interop.Row
 	batches := array.NewTableReader(whole, 0)
@@ -132,11 +132,16 @@ func fileRows(t *readstate.Table, f readstate.File, at readstate.LSN) ([]interop
 	position := 0
 	for batches.Next() {
 		batch := batches.RecordBatch()
-		lsns, ok := batch.Column(t.Schema.NumFields()).(*array.Int64)
+		last := int(batch.NumCols()) - 1
+		lsns, ok := batch.Column(last).(*array.Int64)
 		if !ok {
-			return nil, fmt.Errorf("its last column has type %s", batch.Schema().Field(t.Schema.NumFields()).Type)
+			return nil, fmt.Errorf("its last column has type %s", batch.Schema().Field(last).Type)
 		}
-		texts, err := interop.ArrowRows(withoutLast(batch))
+		shown, err := under(batch, t.Schema)
+		if err != nil {
+			return nil, err
+		}
+		texts, err := interop.ArrowRows(shown)
 		if err != nil {
 			return nil, err
 		}
@@ -155,9 +160,30 @@ func fileRows(t *readstate.Table, f readstate.File, at readstate.LSN) ([]interop
 	return rows, batches.Err()
 }
 
-func withoutLast(batch arrow.RecordBatch) arrow.RecordBatch {
-	n := int(batch.NumCols()) - 1
-	return array.NewRecordBatch(arrow.NewSchema(batch.Schema().Fields()[:n], nil), batch.Columns()[:n], batch.NumRows())
+// under is a file's batch in a table's columns, which the file may lack or have more of.
+func under(batch arrow.RecordBatch, schema *arrow.Schema) (arrow.RecordBatch, error) {
+	columns := make([]arrow.Array, schema.NumFields())
+	for i, want := range schema.Fields() {
+		id, _ := want.Metadata.GetValue(readstate.FieldIDKey)
+		for at, f := range batch.Schema().Fields() {
+			if has, _ := f.Metadata.GetValue(readstate.FieldIDKey); has == id {
+				columns[i] = batch.Column(at)
+			}
+		}
+		if columns[i] != nil {
+			continue
+		}
+		missing, err := iceberg.Missing(want, int(batch.NumRows()))
+		if err != nil {
+			return nil, err
+		}
+		columns[i] = missing
+	}
+	fields := schema.Fields()
+	for i := range fields {
+		fields[i].Type = columns[i].DataType()
+	}
+	return array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, batch.NumRows()), nil
 }
 
 // warehouseContents reads every retained snapshot of every table with iceberg-go and returns what the newest ones show.

@@ -75,7 +75,7 @@ var altered = []string{"keyed", "bag", "texts", "journal"}
 
 // alter gives one of them a column, or takes it away.
 func (w *writer) alter() error {
-	how := []string{"ADD COLUMN IF NOT EXISTS extra int DEFAULT 7", "DROP COLUMN IF EXISTS extra"}
+	how := []string{"ADD COLUMN IF NOT EXISTS extra int DEFAULT 7", "DROP COLUMN IF EXISTS extra", "ADD COLUMN IF NOT EXISTS more text", "DROP COLUMN IF EXISTS more"}
 	return w.Exec("ALTER TABLE " + altered[w.random.IntN(len(altered))] + " " + how[w.random.IntN(len(how))])
 }
 
