@@ -4,6 +4,7 @@
 # make demo    a throw-away PostgreSQL, mirrored under writes and compared with DuckDB's answers
 # make soak    10,000 values of every type through copy, stream, checkpoint and restart; make soak SEED=n VALUES=n for others
 # make crash   2,000 deaths of a mirror; make crash ROUNDS=n SEED=n for others
+# make real    ten minutes of a business's whole schema under load, kills and stops; make real DURATION=1h SEED=n for others
 # make bench   pgmirror beside what bounds it, into docs/benchmarks.md
 # make bench-compare REV=…   the component benchmarks of a revision beside those of the work tree
 # make fmt vet clean
@@ -18,7 +19,7 @@ PLAIN := ./cmd/... ./duckdb/... ./test/...
 
 export CGO_ENABLED := 1
 
-.PHONY: build test test-versions tools demo soak crash bench bench-compare fmt vet clean
+.PHONY: build test test-versions tools demo soak crash real bench bench-compare fmt vet clean
 
 build:
 	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/pgmirror ./cmd/pgmirror
@@ -60,6 +61,12 @@ crash: SEED ?= 1
 crash:
 	@test/setup/packages.sh postgres
 	go test -timeout 4h -run TestMirrorSurvivesCrashes -v ./test/crash -crash.rounds=$(ROUNDS) -crash.seed=$(SEED)
+
+real: DURATION ?= 10m
+real: SEED ?= 1
+real:
+	@test/setup/packages.sh postgres
+	go test -timeout 0 -run 'TestRealSchema$$' -v ./test/e2e -real.duration=$(DURATION) -real.seed=$(SEED)
 
 # make bench SCALE=0.2 NOTE='a busy machine' for a short run.
 SCALE ?= 1

@@ -80,7 +80,7 @@ func (m *Mirror) change(ch *pgcdc.Change, lsn LSN) (rows int64, err error) {
 				if err := t.truncate(m, lsn); err != nil {
 					return 0, err
 				}
-				t.truncatedBy = m.xid
+				t.truncatedBy = noteTruncate(t.truncatedBy, m.xid)
 				m.counts.truncates.Add(1)
 			}
 		}

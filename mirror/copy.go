@@ -13,8 +13,8 @@ import (
 // firstCopy makes the slot and copies every table as of the slot's consistent point, straight into data files and FileIndexes.
 //
 // The intent to make the slot is stored before it is made and its consistent point after that; nothing but the slot outlives
-// a crash in between, and the next start drops it and begins again. A table that was rewritten after the snapshot was taken
-// makes the whole copy begin again with a new slot; one to which that happens three times fails.
+// a crash in between, and the next start drops it and begins again. A table that was rewritten, truncated or altered after the snapshot was
+// taken and before its copy is left out, and joins (join.go) once the stream has begun.
 func (m *Mirror) firstCopy(ctx context.Context, id pgcdc.Identification) error {
 	m.setState("copying", "")
 	var known document
@@ -34,34 +34,13 @@ func (m *Mirror) firstCopy(ctx context.Context, id pgcdc.Identification) error {
 	if _, err := m.source.Look(ctx); err != nil {
 		return err
 	}
-	rewritten := map[uint32]int{}
-	for {
-		err := m.tryCopy(ctx, id, rewritten, known.Phase != "")
-		m.source.CloseSnapshot()
-		var moved *rewrittenError
-		if !errors.As(err, &moved) {
-			return err
-		}
-		rewritten[moved.oid]++
-		m.cfg.Log.Warn("the copy begins again", "relation", moved.name, "attempt", rewritten[moved.oid], "err", moved.err)
-	}
+	err := m.copyAll(ctx, id, known.Phase != "")
+	m.source.CloseSnapshot()
+	return err
 }
 
-// rewrittenError says which table spoiled a copy.
-type rewrittenError struct {
-	oid  uint32
-	name string
-	err  error
-}
-
-func (e *rewrittenError) Error() string { return e.name + ": " + e.err.Error() }
-func (e *rewrittenError) Unwrap() error { return e.err }
-
-// maxRewrites is how often one table may spoil the whole copy before it is left out.
-const maxRewrites = 3
-
-// tryCopy makes one attempt. again says that an earlier life stored its intent: a slot of the name is then ours.
-func (m *Mirror) tryCopy(ctx context.Context, id pgcdc.Identification, rewritten map[uint32]int, again bool) (err error) {
+// copyAll copies every table with a new slot. again says that an earlier life stored its intent: a slot of the name is then ours.
+func (m *Mirror) copyAll(ctx context.Context, id pgcdc.Identification, again bool) (err error) {
 	doc := document{Format: 1, Phase: phaseIntent, Slot: m.cfg.Slot, Publication: m.cfg.Publications, Database: id.Database,
 		SystemID: id.SystemID, Timeline: id.Timeline}
 	if _, err := m.storeDocument(ctx, &doc, nil); err != nil {
@@ -99,9 +78,6 @@ func (m *Mirror) tryCopy(ctx context.Context, id pgcdc.Identification, rewritten
 	copies := make([]*tableCopy, len(catalog.Tables))
 	for i := range catalog.Tables {
 		copies[i] = m.newCopy(&catalog.Tables[i], snapshot.ConsistentPoint)
-		if rewritten[catalog.Tables[i].OID] >= maxRewrites && copies[i].table.state != stateFailed {
-			copies[i].fail(m, &failure{Reason: "the table was rewritten again and again while it was copied", Remedy: remedyRow})
-		}
 	}
 	m.showCopies(copies)
 	defer func() {
@@ -117,7 +93,14 @@ func (m *Mirror) tryCopy(ctx context.Context, id pgcdc.Identification, rewritten
 	doc.Phase = phaseStreaming
 	commit := make([]iceberg.TableCommit, 0, len(copies))
 	for _, c := range copies {
-		if c.table.shape != nil && c.table.state != stateFailed {
+		resync := ""
+		switch {
+		case c.table.state == stateFailed:
+		case c.changed != nil:
+			m.cfg.Log.Warn("the table changed before it was copied, and is copied when the stream has begun", "relation", c.table.String(), "err", c.changed)
+			c.table = &table{oid: c.table.oid, name: c.table.name, state: stateCopying, seen: catalog.LSN}
+			resync = reasonOutrun
+		default:
 			tc := iceberg.TableCommit{Name: c.table.name, UUID: c.table.uuid, Create: true, Schema: c.table.shape.arrow}
 			for _, s := range c.table.files {
 				tc.Add = append(tc.Add, s.file.data)
@@ -125,7 +108,9 @@ func (m *Mirror) tryCopy(ctx context.Context, id pgcdc.Identification, rewritten
 			commit = append(commit, tc)
 			c.table.state, c.table.created = stateStreaming, true
 		}
-		doc.Tables = append(doc.Tables, c.table.record())
+		record := c.table.record()
+		record.Resync = resync
+		doc.Tables = append(doc.Tables, record)
 	}
 	result, err := m.storeDocument(ctx, &doc, commit)
 	if err != nil {
@@ -150,6 +135,9 @@ func (m *Mirror) removeIndexes() error {
 	}
 	return nil
 }
+
+// reasonOutrun is why a table of the first copy joins after it.
+const reasonOutrun = "it changed while the other tables were copied"
 
 // storeDocument commits the mirror's state with some tables.
 func (m *Mirror) storeDocument(ctx context.Context, doc *document, tables []iceberg.TableCommit) (*iceberg.Result, error) {
@@ -177,7 +165,7 @@ func (m *Mirror) start(doc *document, copies []*tableCopy) {
 	m.setDurable(doc.Cut)
 	m.lastCheckpoint = m.clock.Now()
 	var rows int64
-	failed := 0
+	failed, later := 0, 0
 	for _, c := range copies {
 		t := c.table
 		for _, s := range t.files {
@@ -185,17 +173,21 @@ func (m *Mirror) start(doc *document, copies []*tableCopy) {
 			s.id = m.lastSegment
 			s.file.published, s.file.committed = true, true
 		}
-		if t.state == stateStreaming {
+		m.adopt(t)
+		switch t.state {
+		case stateStreaming:
 			t.open = m.newBatchSegment(t)
 			t.install()
-		} else {
+		case stateCopying:
+			later++
+			m.wantJoin(t.oid, t, reasonOutrun)
+		default:
 			failed++
 		}
 		rows += t.rows
-		m.adopt(t)
 	}
 	m.marks.open(doc.Cut, m.clock.Now())
 	m.updateShared()
 	m.shared.set(func(s *sharedState) { s.opened, s.searchPath = true, doc.SearchPath })
-	m.cfg.Log.Info("copied", "lsn", doc.Cut.String(), "tables", len(copies)-failed, "failed", failed, "rows", rows)
+	m.cfg.Log.Info("copied", "lsn", doc.Cut.String(), "tables", len(copies)-failed-later, "failed", failed, "later", later, "rows", rows)
 }

@@ -37,7 +37,7 @@ func (m *Mirror) planCopies(ctx context.Context, copies []*tableCopy) ([]*copyRa
 	var live []*tableCopy
 	var tables []*pgcdc.Table
 	for _, c := range copies {
-		if !c.failed() {
+		if !c.over() {
 			live, tables = append(live, c), append(tables, c.source)
 		}
 	}

@@ -18,7 +18,7 @@ func (r *copyRange) run(ctx context.Context, m *Mirror, snapshot pgcdc.ExportedS
 	c := r.copy
 	wait := firstRetry
 	for attempt := 1; ; attempt++ {
-		if c.failed() {
+		if c.over() {
 			r.settle(&m.copying, true) // nothing is left to do
 			return nil
 		}
@@ -28,12 +28,12 @@ func (r *copyRange) run(ctx context.Context, m *Mirror, snapshot pgcdc.ExportedS
 			c.done(m, r, part)
 			return nil
 		}
-		if c.failed() {
+		if errors.Is(err, pgcdc.ErrRewritten) {
+			c.outrun(err)
+		}
+		if c.over() {
 			m.discardPart(ctx, part)
 			continue
-		}
-		if errors.Is(err, pgcdc.ErrRewritten) {
-			return &rewrittenError{oid: c.table.oid, name: c.table.String(), err: err}
 		}
 		if ctx.Err() != nil || errors.Is(err, pgcdc.ErrSnapshotLost) || !pgcdc.IsRetryable(err) {
 			m.discardPart(ctx, part)

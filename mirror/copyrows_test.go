@@ -23,7 +23,7 @@ func TestCopyRowsAsApplied(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &Mirror{cfg: Config{NullUnrepresentable: rapid.Bool().Draw(rt, "null")}}
 		copied := m.newCopy(def, 77)
-		if copied.failed() {
+		if copied.over() {
 			rt.Fatal(copied.table.failure.Reason)
 		}
 		rows := newCopyRows(m, copied.table, 77)

@@ -30,9 +30,10 @@ type tableCopy struct {
 	copied atomic.Int64 // rows so far
 	// rowBytes is about the size of a row on the source, as float64 bits, from the newest range that is done; 0 before.
 	rowBytes atomic.Uint64
-	stop     func() // ends the table's other ranges when it has failed
+	stop     func() // ends the table's other ranges when it is over
 
 	mu      sync.Mutex
+	changed error    // pgcdc.ErrRewritten: the table is no longer the snapshot's, and nothing is kept of the copy; nil when it is
 	parts   []*table // of the ranges that are done: files, indexes and counts
 	pending int      // ranges that are not done
 }
@@ -91,14 +92,25 @@ func (c *tableCopy) fail(m *Mirror, f *failure) {
 	m.cfg.Log.Error("table failed", "relation", c.table.String(), "lsn", c.at.String(), "column", f.Column, "err", f.Reason)
 }
 
-func (c *tableCopy) failed() bool {
+// outrun gives the copy up, because the table is no longer what the snapshot has.
+func (c *tableCopy) outrun(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.table.state == stateFailed
+	if c.changed == nil {
+		c.changed = err
+		c.stop()
+	}
+}
+
+// over says that nothing of the table is to be copied any more with this snapshot.
+func (c *tableCopy) over() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.table.state == stateFailed || c.changed != nil
 }
 
 // copyTables copies all tables, several ranges at once. Only what concerns other tables too is an error; a fault of a table's
-// own content fails that table.
+// own content fails that table, and one that the snapshot does not fit any more says so (changed).
 func (m *Mirror) copyTables(ctx context.Context, snapshot pgcdc.ExportedSnapshot, copies []*tableCopy) error {
 	ranges, err := m.planCopies(ctx, copies)
 	if err != nil {
@@ -133,17 +145,17 @@ func (c *tableCopy) done(m *Mirror, r *copyRange, part *table) {
 	c.pending--
 	last := c.pending == 0
 	c.mu.Unlock()
-	if last && !c.failed() {
+	if last && !c.over() {
 		m.cfg.Log.Info("table copied", "relation", c.table.String(), "rows", c.copied.Load(), "ranges", len(c.parts))
 	}
 }
 
-// gather makes the parts the table's content. Those of a table that has failed are given up.
+// gather makes the parts the table's content. Those of a copy that is over are given up.
 func (c *tableCopy) gather(ctx context.Context, m *Mirror) {
 	for _, part := range c.parts {
 		switch {
-		case part == nil: // of a table that failed before the range was read
-		case c.table.state == stateFailed:
+		case part == nil: // the copy was over before the range was read
+		case c.over():
 			m.discardPart(ctx, part)
 		default:
 			c.table.files = append(c.table.files, part.files...)

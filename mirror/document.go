@@ -63,6 +63,8 @@ type tableRecord struct {
 	Nulled      int64               `json:"unrepresentable,omitempty"`
 	Rows        int64               `json:"rows"`
 	Forms       forms               `json:"types,omitempty"`
+	// TruncatedBy are the transactions that truncated the table last: a look after a restart asks for them.
+	TruncatedBy []uint32 `json:"truncated_by,omitempty"`
 	// Resync says why the table is to be copied again; empty when it is not.
 	Resync string `json:"resync,omitempty"`
 }
@@ -95,7 +97,7 @@ func (m *Mirror) document(cut LSN) *document {
 
 func (t *table) record() tableRecord {
 	r := tableRecord{OID: t.oid, Name: t.name, UUID: t.uuid, State: t.state, Failure: t.failure, Fingerprint: t.fingerprint, Storage: t.storage,
-		Nulled: t.unrepresentable, Rows: t.rows, Forms: t.forms}
+		Nulled: t.unrepresentable, Rows: t.rows, TruncatedBy: t.truncatedBy, Forms: t.forms}
 	if t.shape != nil {
 		r.Mode, r.Key = t.shape.mode, t.shape.key
 	} else if t.stored != nil {

@@ -25,12 +25,13 @@ type join struct {
 	old *table
 	why string // what it is for, for a person
 
-	log     *changeLog // nil while the join waits for its turn; the applier's
-	arrived int        // changes that came to the log since the last turn of the replay
-	table   *table     // the new content; nil until it is copied
-	from    LSN        // F
-	kept    *logReader // what is being replayed; nil when nothing is
-	shape   *pgcdc.Relation
+	log         *changeLog // nil while the join waits for its turn; the applier's
+	arrived     int        // changes that came to the log since the last turn of the replay
+	truncatedBy []uint32   // as table.truncatedBy, of what came to a log
+	table       *table     // the new content; nil until it is copied
+	from        LSN        // F
+	kept        *logReader // what is being replayed; nil when nothing is
+	shape       *pgcdc.Relation
 	// shown is the table in the newest look that HWM has passed, at its LSN; nil when it was not in that.
 	shown   *pgcdc.Table
 	shownAt LSN
@@ -238,7 +239,10 @@ func (m *Mirror) noteForJoin(ch *pgcdc.Change, lsn LSN) {
 		return
 	}
 	for _, oid := range ch.Truncated {
-		m.joins[oid].note(ch, lsn)
+		if j := m.joins[oid]; j != nil {
+			j.note(ch, lsn)
+			j.truncatedBy = noteTruncate(j.truncatedBy, m.xid)
+		}
 	}
 }
 
@@ -269,11 +273,11 @@ func (m *Mirror) joinOne(ctx context.Context, j *join, before, after *pgcdc.Cata
 	if c.table.state != stateFailed {
 		if err := m.copyTables(ctx, snapshot, []*tableCopy{c}); err != nil {
 			c.discard(ctx, m)
-			if errors.Is(err, pgcdc.ErrRewritten) {
-				return fmt.Errorf("%w: %w", errJoinAgain, err)
-			}
 			return err
 		}
+	}
+	if c.changed != nil {
+		return fmt.Errorf("%w: %w", errJoinAgain, c.changed)
 	}
 	if f := c.table.failure; f != nil {
 		return m.inTurn(ctx, func() error { m.endJoin(j, f); return nil })
@@ -495,7 +499,7 @@ func (m *Mirror) installJoin(j *join) bool {
 		m.retire(holder, t)
 	}
 	m.retire(j.old, t)
-	t.state, t.appears, t.replayed = stateStreaming, m.applied, 0
+	t.state, t.appears, t.replayed, t.truncatedBy = stateStreaming, m.applied, 0, j.truncatedBy
 	t.dirty = true
 	m.adopt(t)
 	delete(m.joins, j.oid)

@@ -84,7 +84,7 @@ func sorted(s []string) []string { return slices.Sorted(slices.Values(s)) }
 
 func (m *Mirror) recoverTable(r tableRecord, held *iceberg.TableState, fault error) error {
 	t := &table{oid: r.OID, name: r.Name, uuid: r.UUID, fingerprint: r.Fingerprint, storage: r.Storage, state: r.State, failure: r.Failure,
-		unrepresentable: r.Nulled, forms: r.Forms, durable: m.doc.Cut, stored: &r}
+		unrepresentable: r.Nulled, truncatedBy: r.TruncatedBy, forms: r.Forms, durable: m.doc.Cut, stored: &r}
 	m.adopt(t)
 	if r.Resync != "" {
 		m.wantJoin(r.OID, t, r.Resync)

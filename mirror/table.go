@@ -3,6 +3,7 @@ package mirror
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -98,7 +99,7 @@ type table struct {
 	retired     LSN           // another table took its place here; 0 while it is one of the mirror's
 	replayed    LSN           // end LSN of the last commit replayed before it joined; 0 once it has joined
 	copiedAt    LSN           // of the snapshot that its rows were copied from; 0 after a restart
-	truncatedBy uint32        // the transaction that truncated it last; 0 for none since the start
+	truncatedBy []uint32      // the transactions that truncated it last (noteTruncate)
 	seen        LSN           // of the look at the catalogue that its definition comes from; 0 for the first copy's
 }
 
@@ -131,7 +132,18 @@ func (t *table) rowsLost(now *pgcdc.Table, kept pgcdc.Kept) bool {
 	if !t.storage.rewritten(now) || kept == pgcdc.KeptCertain {
 		return false
 	}
-	return kept == pgcdc.KeptUnknown || t.truncatedBy == 0 || t.truncatedBy != now.WrittenBy
+	return kept == pgcdc.KeptUnknown || !slices.Contains(t.truncatedBy, now.WrittenBy)
+}
+
+// truncatesKept is how many transactions that truncated a table are known: a look is judged when others may have done so again.
+const truncatesKept = 8
+
+// noteTruncate adds a transaction to those that truncated a table, without changing the list, which the document has too.
+func noteTruncate(by []uint32, xid uint32) []uint32 {
+	if len(by) > 0 && by[len(by)-1] == xid {
+		return by
+	}
+	return append(slices.Clone(by[max(0, len(by)-truncatesKept+1):]), xid)
 }
 
 // fileIndex is an open FileIndex and the segments it covers, by file ordinal.

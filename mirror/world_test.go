@@ -176,8 +176,10 @@ func (w *world) connect() {
 	w.check(w.m.drain(ctx))
 	catalog, _ := w.source.Look(ctx)
 	slot, _, _ := w.source.Slot(ctx)
+	kept, err := w.m.rowsKept(ctx, catalog)
+	w.check(err)
 	w.check(w.m.inTurn(ctx, func() error {
-		w.m.resolve(catalog, nil)
+		w.m.resolve(catalog, kept)
 		w.m.guard.begin(w.m.lastCommit, slot.ConfirmedFlush)
 		return nil
 	}))

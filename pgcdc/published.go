@@ -56,11 +56,11 @@ type publishedRow struct {
 // publishedSQL reads these rows. Everything comes from tables of the catalogue, as one snapshot sees it; only the text of a filter has the
 // names of now. A publication's own row has a version, because ALTER PUBLICATION … SET writes it; rows of pg_publication_rel and
 // pg_publication_namespace are never written again, not even for another filter: they are replaced. A partition belongs to what is above it by
-// pg_inherits, a table to its schema by pg_depend; both of their rows can be written again. One row of the catalogue may publish a partition over several
-// tables above it: the path to each makes the order whole.
+// pg_inherits, a table to its schema by pg_depend; both of their rows can be written again.
 //
 // With texts, filters are SQL, and the question waits for whoever holds a filtered table exclusively. Without, a filter is the tree that the
-// catalogue keeps, less the positions of its parts in the statement that made it.
+// catalogue keeps, less the positions of its parts in the statement that made it. The order is whole: what is read twice is read in one order, also
+// of a partition of a partition that FOR ALL TABLES publishes three times.
 func publishedSQL(version int, publications []string, oids []uint32, texts bool) string {
 	filter := "regexp_replace(m.prqual::text, ' :location -?[0-9]+', '', 'g')"
 	if texts {
@@ -90,7 +90,7 @@ func publishedSQL(version int, publications []string, oids []uint32, texts bool)
 		FROM up, LATERAL (` + tables + ` UNION ALL
 			SELECT 'all', a.oid, a.oid, false, NULL, NULL FROM pg_publication a WHERE a.puballtables) m(kind, publication, id, filtered, filter, columns)
 		JOIN pg_publication b ON b.oid = m.publication
-		WHERE b.pubname IN (` + quoteLiterals(publications) + `) ORDER BY up.leaf, b.pubname COLLATE "C", up.member <> up.leaf, m.kind, m.id, up.path COLLATE "C"`
+		WHERE b.pubname IN (` + quoteLiterals(publications) + `) ORDER BY up.leaf, b.pubname COLLATE "C", up.member <> up.leaf, m.kind, m.id, up.member`
 }
 
 // readPublished reads how relations are published now, or as the snapshot of the connection's transaction sees it.

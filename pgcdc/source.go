@@ -137,9 +137,10 @@ type Source struct {
 	snapshotLock sync.Mutex
 	snapshot     *pgconn.PgConn // holds the exported snapshot; nil when there is none
 
-	streaming    sync.Mutex // held while Stream runs; guards assembler and whole
+	streaming    sync.Mutex // held while Stream runs; guards assembler, whole and streamed
 	assembler    *assembler
 	whole        bool // after an ErrStreaming
+	streamed     bool // a stream has begun
 	backlog      *backlog
 	received     atomic.Uint64
 	acknowledged atomic.Uint64

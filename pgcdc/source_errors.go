@@ -17,9 +17,9 @@ var (
 	// ErrShutdown is a server that waits for us in order to shut down. It is retryable.
 	ErrShutdown = errors.New("the source is shutting down")
 	// ErrSnapshotLost is an exported snapshot whose connection has ended. It is retryable with a new slot.
-	ErrSnapshotLost = errors.New("the exported snapshot is gone with the connection that held it; the copy begins again with a new slot")
+	ErrSnapshotLost = errors.New("the exported snapshot is gone with the connection that held it")
 	// ErrRewritten is a relation that changed between the exported snapshot and its copy.
-	ErrRewritten = errors.New("the table was rewritten or altered after the snapshot was exported; the copy begins again with a new slot")
+	ErrRewritten = errors.New("the table was rewritten or altered after the snapshot was exported")
 
 	// ErrVersion is a server that is too old.
 	ErrVersion = errors.New("the server is older than PostgreSQL 14; upgrade it")

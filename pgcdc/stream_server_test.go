@@ -20,7 +20,7 @@ import (
 var streamTests = map[string]serverTest{
 	"Commits": streamCommits, "Idle": streamIdle, "Blocked": streamBlocked, "Terminated": streamTerminated, "Silent": streamSilent,
 	"OpenTransaction": streamOpenTransaction, "WaitPoint": streamWaitPoint, "Settings": streamSettings, "SlotRefusals": streamSlotRefusals,
-	"SlotActive": streamSlotActive, "SlotGivenUp": streamSlotGivenUp, "Publication": streamPublication, "Goodbye": streamGoodbye,
+	"SlotActive": streamSlotActive, "SlotGivenUp": streamSlotGivenUp, "Publication": streamPublication, "Partial": streamPartial, "Goodbye": streamGoodbye,
 	"Undecodable": streamUndecodable,
 }
 
@@ -460,6 +460,30 @@ func streamPublication(t *testing.T, p *harness.Postgres) {
 	f := r.stream(r.open(), true)
 	if err := f.end(); !errors.Is(err, pgcdc.ErrPublicationYounger) || pgcdc.IsRetryable(err) {
 		t.Errorf("younger: %v", err)
+	}
+}
+
+// A publication that becomes partial keeps no stream of this Source from beginning again: it stops its own tables, and others go on.
+func streamPartial(t *testing.T, p *harness.Postgres) {
+	r := newRig(t, p)
+	r.exec("CREATE TABLE t(id int PRIMARY KEY)", "CREATE TABLE u(id int PRIMARY KEY)")
+	r.more("whole FOR TABLE t", "part FOR TABLE u")
+	r.cfg.PartialPublish = false
+	s := r.open()
+	r.createSlot()
+	for i, change := range []string{"publish = 'insert, update, delete, truncate'", "publish = 'insert'"} {
+		r.exec("ALTER PUBLICATION part SET (" + change + ")")
+		f := r.stream(s, true)
+		r.exec(fmt.Sprintf("INSERT INTO t VALUES (%d)", i))
+		if _, rows := f.rows(); len(rows) != 1 {
+			t.Errorf("%s: %q", change, rows)
+		}
+		f.cancel()
+		f.end()
+		eventually(t, "the slot is free", func() bool { return !r.slot().Active })
+	}
+	if err := r.open().Stream(t.Context(), 0, true, make(chan pgcdc.Event)); !errors.Is(err, pgcdc.ErrPublicationPartial) {
+		t.Errorf("the first stream of a Source: %v", err)
 	}
 }
 

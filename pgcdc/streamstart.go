@@ -2,6 +2,7 @@ package pgcdc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pglogrepl"
@@ -24,7 +25,9 @@ func (s *Source) startStream(ctx context.Context, from LSN, binary bool) (*strea
 
 func (s *Source) startReplication(ctx context.Context, conn *pgconn.PgConn, from LSN, binary bool) (*stream, error) {
 	version := majorVersion(conn.ParameterStatus("server_version"))
-	if _, err := s.publications(ctx, conn, version); err != nil {
+	// What becomes partial after the first stream began stops its own tables, which the looks see to.
+	_, err := s.publications(ctx, conn, version)
+	if err != nil && (!s.streamed || errors.Is(err, ErrPublicationMissing) || !errors.Is(err, ErrPublicationPartial)) {
 		return nil, err
 	}
 	info, found, err := slotInfo(ctx, conn, s.cfg.Slot)
@@ -64,6 +67,7 @@ func (s *Source) startReplication(ctx context.Context, conn *pgconn.PgConn, from
 		asked: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	st.receivedUpTo(info.ConfirmedFlush)
+	s.streamed = true
 	return st, nil
 }
 

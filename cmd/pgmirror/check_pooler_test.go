@@ -78,7 +78,7 @@ func pool(client net.Conn, server, refuse string) error {
 	return errors.Join(err)
 }
 
-// Through a pooler that lets questions pass, the server's own address is found, and the printed source goes there. One that
+// S-W15: through a pooler that lets questions pass, the server's own address is found, and the printed source goes there. One that
 // refuses our settings is known too.
 func checkPooler(t *testing.T, p *harness.Postgres) {
 	for name, refuse := range map[string]string{"refuses": "replication", "takes out": "none"} {

@@ -159,6 +159,7 @@ var checkCases = []struct {
 	{"connect", "connect", exitFinding, []string{keyed, publish, "REVOKE CONNECT ON DATABASE $D FROM PUBLIC"}},
 	{"usage", "usage", exitFinding, []string{"CREATE SCHEMA s", "CREATE TABLE s.t(id int PRIMARY KEY)", "GRANT SELECT ON s.t TO $D", "CREATE PUBLICATION $D FOR TABLE s.t"}},
 	{"select", "select", exitFinding, []string{keyed, `CREATE TABLE "Q""t"(id int PRIMARY KEY)`, `REVOKE SELECT ON t, "Q""t" FROM $D`, `CREATE PUBLICATION $D FOR TABLE t, "Q""t"`}},
+	// S-U10.
 	{"row_security", "row_security", exitFinding, []string{keyed, publish, "ALTER TABLE t ENABLE ROW LEVEL SECURITY"}},
 	{"missing", "publication", exitFinding, []string{keyed, "CREATE TABLE no_key(a int)"}},
 	{"publish", "publish", exitFinding, []string{keyed, publish + " WITH (publish = 'insert, delete')"}},

@@ -10,7 +10,7 @@ import (
 	"pgmirror/test/harness"
 )
 
-// Quoted, mixed-case, Unicode and reserved names go end to end: copy, stream, checkpoint, restart, verify, DuckDB. SELECT * has
+// Quoted, mixed-case, Unicode and reserved names go end to end: copy, stream, checkpoint, restart, verify, DuckDB (S-S16). SELECT * has
 // PostgreSQL's columns in PostgreSQL's order, what was dropped before included in neither.
 func TestScenarioNames(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,7 @@ type writers struct {
 	changes atomic.Int64 // rows of committed transactions
 	failed  atomic.Int64 // transactions that the server refused: conflicts, deadlocks, lost connections
 	allowed atomic.Int64 // writers rest while changes are above it
-	// truncate allows TRUNCATE. It rewrites a table, and the first copy gives a table up that is rewritten again and again.
+	// truncate allows TRUNCATE: not before the first copy is done, which leaves out, for a while, what changes under it.
 	truncate atomic.Bool
 	gate     sync.RWMutex // a writer holds it for reading through a transaction
 	ending   chan struct{}
