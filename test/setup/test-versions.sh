@@ -23,4 +23,6 @@ for bin in $servers; do
     PGMIRROR_E2E_SEED=$seed go test -count=1 -timeout 10m -run '^TestRandomChanges$' ./test/e2e || failed+=("$bin random changes, seed $seed")
   done
 done
+echo "== pgvector"
+bin=$("$setup/pgvector.sh") && PGMIRROR_PG_BIN=$bin go test -count=1 -timeout 10m -tags pgvector -run '^TestVectors$' ./test/e2e || failed+=("pgvector")
 ((${#failed[@]} == 0)) || { printf 'failed: %s\n' "${failed[@]}" >&2; exit 1; }
