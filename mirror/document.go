@@ -62,9 +62,9 @@ type tableRecord struct {
 	Key         []int               `json:"key,omitempty"`
 	Nulled      int64               `json:"unrepresentable,omitempty"`
 	Rows        int64               `json:"rows"`
-	Forms       forms               `json:"types,omitempty"`
 	// TruncatedBy are the transactions that truncated the table last: a look after a restart asks for them.
 	TruncatedBy []uint32 `json:"truncated_by,omitempty"`
+	Forms       forms    `json:"types,omitempty"`
 	// Resync says why the table is to be copied again; empty when it is not.
 	Resync string `json:"resync,omitempty"`
 }
