@@ -191,7 +191,7 @@ func (t *table) changed(now *pgcdc.Table) string {
 			return fmt.Sprintf("column %q has another type", known.name)
 		}
 	}
-	return "a column's properties, an enum's labels, the replica identity, the persistence, or how it is published"
+	return "a column's properties or its form, an enum's labels, a composite's attributes, the replica identity, the persistence, or how it is published"
 }
 
 // resolve gives recovered tables what only the catalogue knows, and fails those that changed while the mirror was away. The

@@ -50,7 +50,7 @@ type Table struct {
 	// Unsupported is why this table cannot be mirrored yet (partitioned, row security, a type, …) and what to do; empty when it can.
 	Unsupported string
 	// Fingerprint is equal for two looks exactly if oid, name, persistence, identity, what the pg_attribute row of every column that no list
-	// leaves out says of the rows, and every enum label of the column types are, and if the table was published in one and the same way all
+	// leaves out says of the rows, the form that the configuration gives it, and every enum label and composite attribute of the column types are, and if the table was published in one and the same way all
 	// the time between them, row filter and column list included: taken out and put back it has another one. Relfilenode is not part of it, nor
 	// are nullability, statistics, storage, grants and the default of rows to come.
 	Fingerprint string

@@ -57,14 +57,14 @@ type alterer struct {
 // alteredNames are all names that tables may have. At first those up to t4 do.
 var alteredNames = []string{"t0", "t1", "t2", "t3", "t4", "u0", "u1", "u2"}
 
-const alteredTable = "(id int primary key, v text, m mood default 'a')"
+const alteredTable = "(id int primary key, v text, m mood default 'a', p part)"
 
 func newAlterer(t *testing.T, seed uint64) *alterer {
 	a := &alterer{t: t, r: rand.New(rand.NewPCG(seed, 0xdd1)), quit: make(chan struct{})}
 	a.pg = harness.StartPostgres(t, harness.Setting("deadlock_timeout", "20ms"), harness.Setting("lock_timeout", "1s"),
 		harness.Setting("logical_decoding_work_mem", "64kB"))
 	a.pg.CreateMirrorRole(mirrorRole, "postgres")
-	a.pg.Exec("create type mood as enum('a', 'b', 'c')", "alter default privileges grant select on tables to public",
+	a.pg.Exec("create type mood as enum('a', 'b', 'c')", "create type part as (m mood, n int)", "alter default privileges grant select on tables to public",
 		"create table left_half(id int primary key, v bigint)", "insert into left_half select i, 100 from generate_series(1, 300) i",
 		"create table right_half(id int primary key, v bigint)", "insert into right_half select i, -100 from generate_series(1, 300) i",
 		"create table epoch(id int primary key, e int)", "insert into epoch values (1, 0)", "create publication p for table left_half, right_half, epoch")
@@ -140,7 +140,9 @@ func (a *alterer) write(conn *pgconn.PgConn, r *rand.Rand) {
 		sql := []string{"begin"}
 		for range 1 + r.IntN(4) {
 			name, from := alteredNames[r.IntN(len(alteredNames))], r.IntN(2000)
-			switch r.IntN(6) {
+			switch r.IntN(7) {
+			case 6:
+				sql = append(sql, fmt.Sprintf("update %s set p.m = (enum_range(null::mood))[1 + id %% 3] where id %% 19 = %d", name, r.IntN(19)))
 			case 0, 1:
 				sql = append(sql, fmt.Sprintf("insert into %s(id, v) select g, md5(g::text) from generate_series(%d, %d) g on conflict do nothing", name, from, from+r.IntN(200)))
 			case 2:
@@ -202,7 +204,7 @@ func (a *alterer) change() {
 	name, other := a.table(), a.table()
 	free := alteredNames[slices.IndexFunc(alteredNames, func(n string) bool { return !slices.Contains(a.tables(), n) })]
 	extra := fmt.Sprintf("x%d", a.serial)
-	columns, err := a.session.Query("select attname from pg_attribute where attrelid = '" + name + "'::regclass and attnum > 3 and not attisdropped")
+	columns, err := a.session.Query("select attname from pg_attribute where attrelid = '" + name + "'::regclass and attnum > 4 and not attisdropped")
 	must(a.t, err)
 	some := "v"
 	if len(columns) > 0 {
@@ -222,6 +224,8 @@ func (a *alterer) change() {
 		"alter table NAME replica identity full", "alter table NAME replica identity default",
 		"alter type mood add value 'nSERIAL'",
 		"do $$ begin execute format('alter type mood rename value %L to %L', (enum_range(null::mood))[2], 'rSERIAL'); end $$",
+		"alter type part add attribute EXTRA int",
+		"do $$ begin execute (select format('alter type part drop attribute %I', attname) from pg_attribute where attrelid = 'part'::regclass and attnum > 1 and not attisdropped order by attnum limit 1); end $$",
 		"begin; savepoint s; alter table NAME add column gone int default 5; insert into NAME(id, v) values (9001, 'gone'); rollback to s; " +
 			"update NAME set v = 'kept' where id = 1; savepoint s; truncate NAME; rollback to s; commit",
 		"begin; update NAME set v = 'before' where id % 5 = 0; alter table NAME add column EXTRA text default 'd'; update NAME set v = 'after' where id % 5 = 1; commit",

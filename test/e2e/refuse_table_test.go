@@ -23,7 +23,7 @@ func TestRefuseTables(t *testing.T) {
 		"create table hidden(id int primary key, _pgmirror_lsn bigint)",
 		"create table closed(id int primary key)", "revoke select on closed from "+mirrorRole,
 		"create table none()",
-		"create publication p for table good, nested, parts, secured, hidden, closed, none",
+		"create publication p for table good, nested, parts, part1, secured, hidden, closed, none",
 		"create publication rooted for table parts, good with (publish_via_partition_root = true)")
 	m := StartMirror(t, pg, "p")
 	for table, reason := range map[string]string{
