@@ -183,14 +183,14 @@ var early map[*table][]earlyLookup
 	{name: "the log begins after the snapshot", tests: "^TestLogBeginsBeforeTheSnapshot$", edits: []edit{
 		{"join.go", "	if err := m.inTurn(ctx, func() error { return m.beginJoins(before, queue) }); err != nil {\n		return err\n	}\n	told := false\n", "	told := false\n"},
 		{"join.go", "	defer release()\n", "	defer release()\n	if err := m.inTurn(ctx, func() error { return m.beginJoins(before, queue) }); err != nil {\n		return err\n	}\n"}}},
-	{name: "a TRUNCATE does not reach the log", edits: []edit{{"join.go", "		m.joins[oid].note(ch, lsn)\n	}\n", "		_ = m.joins[oid]\n	}\n"}}},
+	{name: "a TRUNCATE does not reach the log", edits: []edit{{"join.go", "			j.note(ch, lsn)\n			j.truncatedBy", "			j.truncatedBy"}}},
 	{name: "a definition changed under the copy", tests: "^TestAlteredWhileItIsCopied$", edits: []edit{{"join.go", "	case now.Fingerprint != t.fingerprint:\n		return t.changed(now)\n", ""}}},
 	{name: "a definition younger than the snapshot", tests: "^TestAlteredBetweenSnapshotAndLook$", edits: []edit{{"join.go", "was.Fingerprint != now.Fingerprint || ", ""}}},
 	{name: "the replaced table is not dropped", edits: []edit{{"checkpoint.go", "	for _, old := range t.dropped() {\n		cp.commit", "	for _, old := range t.dropped()[:0] {\n		cp.commit"}}},
 	{name: "what the replaced table replaced is not dropped", edits: []edit{{"checkpoint.go", "			list = append(list, old.dropped()...)\n", ""}}},
 	{name: "replaced tables reaped under an earlier reader", edits: []edit{{"join.go", "t.retired > low || oldest <= t.lastReader ||", "oldest <= t.lastReader ||"}}},
 	{name: "readers below J have the new content", edits: []edit{{"read.go", "		v = v.at(at)\n", ""}}},
-	{name: "the new content is there from F on", edits: []edit{{"join.go", "t.state, t.appears, t.replayed = stateStreaming, m.applied, 0", "t.state, t.appears, t.replayed = stateStreaming, 0, 0"}}},
+	{name: "the new content is there from F on", edits: []edit{{"join.go", "= stateStreaming, m.applied, 0, j.truncatedBy", "= stateStreaming, 0, 0, j.truncatedBy"}}},
 	{name: "the wish for a join does not survive", tests: "^TestJoinSurvivesRestart$", edits: []edit{{"recover.go", "	if r.Resync != \"\" {", "	if r.Resync == \"-\" {"}}},
 
 	{name: "deletions not carried over by a compaction", edits: []edit{
