@@ -16,6 +16,8 @@ var (
 	ErrRefused = errors.New("refused")
 	// ErrNotConnected: the command needs the source, which cannot be reached now.
 	ErrNotConnected = errors.New("not connected to the source")
+	// errPanicked: a fault of pgmirror's own in a command that only reads; the mirror goes on.
+	errPanicked = errors.New("a fault of pgmirror itself, which its log describes; the mirror goes on")
 	// ErrStopped: the mirror has ended.
 	ErrStopped = errors.New("the mirror has stopped")
 )

@@ -69,7 +69,7 @@ func (m *Mirror) status(ctx context.Context) (*Status, error) {
 		}
 		return st, nil
 	}
-	err := m.inAnyTurn(ctx, func() error { m.describeStatus(st); return nil })
+	err := m.inReadingTurn(ctx, func() error { m.describeStatus(st); return nil })
 	if err != nil {
 		return nil, fmt.Errorf("status: %w", err)
 	}
