@@ -314,7 +314,8 @@ const (
 	startAnew             = "drop the mirror and run again (pgmirror drop --warehouse, pgmirror run)"
 	copyAnew              = "copy it anew (pgmirror resync)"
 	remedyOutdated        = "it is being copied as it is now; wait until it is streaming"
-	remedyGone            = "put it back into the publication, and it is copied again"
+	remedyGone            = "put back into the publication, it is copied again; `pgmirror forget` removes what is left of it here"
+	remedyUnsupported     = "when that has changed, it is copied again by itself"
 	remedyRow             = copyAnew
 	remedyUnrepresentable = "run with on_unrepresentable: null, or change the column's type on the source; then " + copyAnew
 )

@@ -10,7 +10,7 @@ import (
 	"pgmirror/readstate"
 )
 
-// Call runs a command for a client: "checkpoint", "compact", "inspect", "resync" or "verify". A panic in one that only reads is its error;
+// Call runs a command for a client: "checkpoint", "compact", "forget", "inspect", "resync" or "verify". A panic in one that only reads is its error;
 // in one that changes something, and in the applier's turn of it, it ends the process: what was half changed must not become durable.
 func (m *Mirror) Call(ctx context.Context, command string, args []byte, progress func(string)) ([]byte, error) {
 	if progress == nil {
@@ -47,6 +47,16 @@ func (m *Mirror) Call(ctx context.Context, command string, args []byte, progress
 			return nil, err
 		}
 		rep, err := m.Compact(ctx, req, progress)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(rep)
+	case "forget":
+		var req ForgetRequest
+		if err := decodeArgs(args, &req); err != nil {
+			return nil, err
+		}
+		rep, err := m.Forget(ctx, req)
 		if err != nil {
 			return nil, err
 		}
@@ -209,7 +219,7 @@ func (m *Mirror) Inspect(ctx context.Context, req InspectRequest) (*InspectRepor
 	}
 	rep := &InspectReport{Table: t.String(), UUID: t.uuid, Key: []string{}, Columns: []string{}, Files: []InspectFile{}, Batches: []InspectBatch{}, Indexes: []InspectIndex{}, Snapshots: []InspectSnapshot{}}
 	err = m.inReadingTurn(ctx, func() error {
-		rep.State, rep.LSN = string(t.state), m.marks.high().String()
+		rep.State, rep.LSN = t.state.shown(t.failure), m.marks.high().String()
 		if t.copiedAt != 0 {
 			rep.Copied = t.copiedAt.String()
 		}

@@ -255,7 +255,7 @@ func (j *join) note(ch *pgcdc.Change, lsn LSN) {
 func (m *Mirror) joinOne(ctx context.Context, j *join, before, after *pgcdc.Catalog, snapshot pgcdc.ExportedSnapshot) error {
 	was, now := tableOf(before, j.oid), tableOf(after, j.oid)
 	if now == nil {
-		f := &failure{Reason: reasonGone, LSN: after.LSN, Remedy: remedyGone, Gone: true}
+		f := &failure{Reason: reasonGone, LSN: after.LSN, Remedy: remedyGone, Gone: true, Absent: true}
 		return m.inTurn(ctx, func() error { m.endJoin(j, f); return nil })
 	}
 	if was == nil || was.Fingerprint != now.Fingerprint || storageOf(was).rewritten(now) {
@@ -510,18 +510,25 @@ func (m *Mirror) installJoin(j *join) bool {
 // retire takes a table out of the mirror. Readers below the present LSN go on seeing it; the commit that creates by drops it. The
 // applier's turn.
 func (m *Mirror) retire(t, by *table) {
+	if m.takeOut(t) {
+		by.replaces = append(by.replaces, t)
+	}
+}
+
+// takeOut takes a table off the list; readers that have it keep it. It says no when that was done before. The applier's turn.
+func (m *Mirror) takeOut(t *table) bool {
 	i := slices.Index(m.tables, t)
 	if i < 0 { // with the table that took its name
-		return
+		return false
 	}
 	m.tables = slices.Delete(m.tables, i, i+1)
 	maps.DeleteFunc(m.byOID, func(_ uint32, known *table) bool { return known == t })
 	t.retired, t.lastReader = m.applied, m.marks.lastSerial()
 	m.closeIndexes(t)
-	by.replaces = append(by.replaces, t)
 	if t.version.Load() != nil {
 		m.past = append(m.past, t)
 	}
+	return true
 }
 
 // reapPast forgets replaced tables that no reader can see any more. The applier's turn.

@@ -77,7 +77,8 @@ type Mirror struct {
 
 	joins    map[uint32]*join // by the OID of the table on the source
 	joinWake chan struct{}    // a join is wanted
-	past     []*table         // replaced by others, but readers may still see them
+	past     []*table         // replaced by others or forgotten, but readers may still see them
+	forgot   []*table         // forgotten, and to be dropped by the next commit
 	binary   bool             // the format of the stream
 
 	lastCheckpoint time.Time

@@ -136,6 +136,9 @@ func unreadable(name readstate.TableName, state tableState, f *failure, at LSN) 
 	case f == nil || at <= f.Good:
 		return ""
 	}
+	if f.Absent {
+		return absent(name, f)
+	}
 	text := fmt.Sprintf("table %s failed at %s: %s", name, f.LSN, f.Reason)
 	switch {
 	case f.Column != "" && f.Key != "":

@@ -78,11 +78,11 @@ var standings = map[string]struct {
 		until(t, m, stands("resyncing"))
 		return m
 	}},
-	"gone": {"failed", func(t *testing.T, b *bank) *Mirror {
+	"gone": {"gone", func(t *testing.T, b *bank) *Mirror {
 		m := b.begin(t)
 		opened(t, m)
 		b.show(1, 3)
-		until(t, m, stands("failed"))
+		until(t, m, stands("gone"))
 		return m
 	}},
 }
@@ -94,7 +94,7 @@ func TestCommandsInEveryState(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := standing.make(t, newBank(6))
-			for _, command := range []string{"inspect", "verify", "compact", "checkpoint", "resync"} {
+			for _, command := range []string{"inspect", "verify", "compact", "checkpoint", "resync", "forget"} {
 				for _, args := range []string{`{"table": "b", "tables": ["b"]}`, `{"table": "public.b"}`} {
 					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 					answer, err := m.Call(ctx, command, []byte(args), nil)

@@ -47,7 +47,7 @@ type MemoryStatus struct {
 // TableStatus is one table's part of Status.
 type TableStatus struct {
 	Name       string `json:"name"`  // schema.table
-	State      string `json:"state"` // streaming, copying, resyncing, failed
+	State      string `json:"state"` // streaming, copying, resyncing, failed, gone
 	InsertOnly bool   `json:"insert_only,omitempty"`
 	Error      string `json:"error,omitempty"`
 	ErrorLSN   string `json:"error_lsn,omitempty"`

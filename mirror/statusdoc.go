@@ -60,7 +60,7 @@ func (m *Mirror) status(ctx context.Context) (*Status, error) {
 	}
 	if !sh.opened {
 		for _, v := range sh.tables {
-			ts := TableStatus{Name: v.table.String(), State: string(v.state)}
+			ts := TableStatus{Name: v.table.String(), State: v.state.shown(v.failure)}
 			if v.copied != nil {
 				ts.CopiedRows = v.copied.Load()
 			}
@@ -104,7 +104,7 @@ func (m *Mirror) describeStatus(st *Status) {
 	}
 	st.Memory = MemoryStatus{Batches: m.memory.Load(), Limit: m.cfg.Memory}
 	for _, t := range m.tables {
-		ts := TableStatus{Name: t.String(), State: string(t.state), Rows: t.rows, Unrepresentable: t.unrepresentable, DurableLSN: m.durable.String()}
+		ts := TableStatus{Name: t.String(), State: t.state.shown(t.failure), Rows: t.rows, Unrepresentable: t.unrepresentable, DurableLSN: m.durable.String()}
 		ts.setFailure(t.failure)
 		if t.copied != nil {
 			ts.CopiedRows = t.copied.Load()

@@ -34,7 +34,20 @@ type failure struct {
 	Damaged bool `json:"damaged,omitempty"`
 	// Gone says that the table cannot be mirrored as the catalogue shows it; when that changes, it is copied again.
 	Gone bool `json:"gone,omitempty"`
+	// Absent says that the source does not publish the table any more: it is Gone, and there is nothing that it could be copied from.
+	Absent bool `json:"absent,omitempty"`
 }
+
+// shown is the state that people are told of.
+func (s tableState) shown(f *failure) string {
+	if s == stateFailed && f != nil && f.Absent {
+		return string(stateGone)
+	}
+	return string(s)
+}
+
+// stateGone is shown of a failed table that the source does not publish any more; no table is in it.
+const stateGone tableState = "gone"
 
 // table is the state of one mirrored table. The applier owns it; what other goroutines may look at is version, and
 // status fields under the mirror's status lock.

@@ -48,7 +48,7 @@ func (m *Mirror) Verify(ctx context.Context, req VerifyRequest, progress func(li
 		}
 	}
 	for _, t := range rep.Tables {
-		rep.Equal = rep.Equal && t.Outcome == VerifyEqual
+		rep.Equal = rep.Equal && (t.Outcome == VerifyEqual || t.Gone)
 	}
 	return rep, nil
 }
@@ -109,10 +109,10 @@ func (m *Mirror) verifyRound(ctx context.Context, wanted []*table, left []int, r
 	defer state.Release()
 	m.marks.release(hold)
 	rep.LSN = state.LSN.String()
-	failures := map[*table]string{}
+	failures := map[*table]verifyFailure{}
 	for _, v := range m.shared.views() {
 		if v.failure != nil {
-			failures[v.table] = v.unreadable(v.failure.Good+1, chosen)
+			failures[v.table] = verifyFailure{v.unreadable(v.failure.Good+1, chosen), v.failure.Absent}
 		}
 	}
 	for _, i := range left {
@@ -158,20 +158,28 @@ func (m *Mirror) reach(ctx context.Context, f LSN, tell *teller) error {
 	}
 }
 
+// verifyFailure is why a table that has failed is not compared; absent says that there is nothing to compare it with.
+type verifyFailure struct {
+	reason string
+	absent bool
+}
+
 // verifyTable compares one table; retry says that the snapshot can no longer be read, so that it takes a newer one.
 func (m *Mirror) verifyTable(ctx context.Context, t *table, catalog *pgcdc.Catalog, snapshot pgcdc.ExportedSnapshot, state *readstate.State,
-	failed string, percent float64, tell *teller, r *VerifyTable) (retry bool, err error) {
+	failed verifyFailure, percent float64, tell *teller, r *VerifyTable) (retry bool, err error) {
 	ours, _ := state.Table(t.name)
 	at := slices.IndexFunc(catalog.Tables, func(s pgcdc.Table) bool { return s.OID == t.oid })
 	switch {
-	case failed != "":
-		r.Outcome, r.Reason = VerifyFailed, failed
+	case failed.absent:
+		r.Outcome, r.Reason, r.Gone = VerifySkipped, failed.reason, true
+	case failed.reason != "":
+		r.Outcome, r.Reason = VerifyFailed, failed.reason
 	case ours == nil:
 		r.Outcome, r.Reason = VerifySkipped, "it is not mirrored any more"
 	case ours.Err != "":
 		r.Outcome, r.Reason = VerifySkipped, ours.Err
 	case at < 0:
-		r.Outcome, r.Reason = VerifyFailed, "the source has no such table in the publication any more"
+		r.Outcome, r.Reason, r.Gone = VerifySkipped, reasonGone+" while it waited to be compared", true
 	}
 	if r.Outcome != "" {
 		return false, nil

@@ -57,6 +57,7 @@ const (
 type VerifyTable struct {
 	Name       string `json:"name"`
 	Outcome    string `json:"outcome"`
+	Gone       bool   `json:"gone,omitempty"`   // skipped because the source does not publish it any more: that is no fault
 	Reason     string `json:"reason,omitempty"` // empty when it is equal
 	LSN        string `json:"lsn"`
 	SourceRows int64  `json:"source_rows"`

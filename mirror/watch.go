@@ -123,13 +123,17 @@ func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) {
 		case c.LSN <= t.seen: // known as it is later
 		case t.state == stateCopying: // its join compares for itself
 		case t.state == stateFailed:
-			if t.joining == nil && ok && t.failure.Gone && now.Unsupported == "" {
+			switch {
+			case t.joining != nil:
+			case ok && t.failure.Gone && now.Unsupported == "":
 				m.wantJoin(t.oid, t, "it is back in the publication")
+			case !ok && !t.failure.Absent:
+				m.absent(t, c.LSN, "")
 			}
 		case !ok:
-			m.fail(t, c.LSN, &failure{Reason: reasonGone, Remedy: remedyGone, Gone: true})
+			m.absent(t, c.LSN, "")
 		case now.Unsupported != "":
-			m.fail(t, c.LSN, &failure{Reason: now.Unsupported, Remedy: remedyGone, Gone: true})
+			m.fail(t, c.LSN, &failure{Reason: now.Unsupported, Remedy: remedyUnsupported, Gone: true})
 		case now.Fingerprint != t.fingerprint:
 			m.outdated(t, t.oid, c.LSN, "the table's definition changed: "+t.changed(now))
 		case t.rowsLost(now, kept[t.oid]):
@@ -197,9 +201,9 @@ func (m *Mirror) resolve(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) {
 		now, reason := seen[t.oid], ""
 		switch {
 		case now == nil:
-			m.fail(t, m.applied, &failure{Reason: reasonGone + " while the mirror was stopped", Remedy: remedyGone, Gone: true})
+			m.absent(t, m.applied, " while the mirror was stopped")
 		case now.Unsupported != "":
-			m.fail(t, m.applied, &failure{Reason: now.Unsupported, Remedy: remedyGone, Gone: true})
+			m.fail(t, m.applied, &failure{Reason: now.Unsupported, Remedy: remedyUnsupported, Gone: true})
 		case now.Fingerprint != t.fingerprint:
 			reason = "the table's definition changed while the mirror was stopped: " + t.changed(now)
 		case t.storage.rewritten(now) && kept[t.oid] == pgcdc.KeptUnknown:

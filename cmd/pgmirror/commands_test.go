@@ -70,6 +70,7 @@ func TestCommandsOverTheSocket(t *testing.T) {
 	f := &fakeProvider{answers: map[string]string{
 		"checkpoint": `{"lsn":"0/5"}`,
 		"inspect":    `{"table":"public.t","files":[{"path":"x"}]}`,
+		"forget":     `{"tables":["public.t","s.u"]}`,
 		"verify":     `{"lsn":"0/5","tables":[{"name":"public.t","outcome":"different","source_rows":2000,"mirror_rows":1,"reason":"the row counts differ","differences":[{"key":"id=7","source_rows":1}]}]}`,
 	}}
 	data := serveFake(t, f)
@@ -83,6 +84,9 @@ func TestCommandsOverTheSocket(t *testing.T) {
 		{"checkpoint", "", exitOK, "lsn: 0/5\n", "working on checkpoint"},
 		{"inspect t", "", exitOK, "files: 1\npath", ""},
 		{"inspect public.t --json", "", exitOK, f.answers["inspect"], ""},
+		{"forget t s.u", "no\n", exitFinding, "", "t, s.u here.\nGo on? Type yes: pgmirror: nothing was removed"},
+		{"forget t s.u", "yes\n", exitOK, "removed public.t\nremoved s.u\n", ""},
+		{"forget t --yes", "", exitOK, "removed public.t\n", ""},
 		{"verify", "", exitFinding, "public.t        2,000            1  different: the row counts differ\n\npublic.t differs in:\n  id=7: missing in the mirror\n", "working on verify\npgmirror: the mirror differs from the source: 1 of 1 tables"},
 		{`verify a "B".c --json --sample 0.5% --patience 2s`, "", exitFinding, `"mirror_rows":1`, "the mirror differs"},
 		{"sql --format csv -c select~42~as~a", "", exitOK, "a\n42\n", ""},
@@ -101,7 +105,7 @@ func TestCommandsOverTheSocket(t *testing.T) {
 			t.Errorf("%s: exit code %d\n%s\n%s", c.args, code, out.String(), errs.String())
 		}
 	}
-	want := []string{`checkpoint `, `inspect {"table":"t"}`, `inspect {"table":"public.t"}`, `verify {}`,
+	want := []string{`checkpoint `, `inspect {"table":"t"}`, `inspect {"table":"public.t"}`, `forget {"tables":["t","s.u"]}`, `forget {"tables":["t"]}`, `verify {}`,
 		`verify {"tables":["a","\"B\".c"],"sample":0.5,"patience_ms":2000}`}
 	if strings.Join(f.asked, "\n") != strings.Join(want, "\n") {
 		t.Errorf("asked\n%s\nwant\n%s", strings.Join(f.asked, "\n"), strings.Join(want, "\n"))

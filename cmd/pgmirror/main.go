@@ -70,6 +70,7 @@ func (a *app) commands() []*cobra.Command {
 		a.verifyCommand(),
 		a.resyncCommand(),
 		a.compactCommand(),
+		a.forgetCommand(),
 		a.inspectCommand(),
 		a.dropCommand(),
 		a.versionCommand(),

@@ -30,9 +30,8 @@ func fittedScreen(document []byte, now time.Time, size screenSize) (string, erro
 		return "", fmt.Errorf("read status: %w", err)
 	}
 	head, faults := headLines(&s, now, size.width > 0 && size.width < twoColumns), faultLines(&s)
-	tables, left := s.Tables, 0
+	tables, left := slices.DeleteFunc(slices.Clone(s.Tables), isGone), 0
 	if room := size.height - len(head) - len(faults) - 4; size.height > 0 && len(tables) > max(room, 1) { // an empty line, the table's head, the line below it
-		tables = slices.Clone(tables)
 		slices.SortStableFunc(tables, func(a, b mirror.TableStatus) int { return streamsLast(a) - streamsLast(b) })
 		tables, left = tables[:max(room, 1)], len(tables)-max(room, 1)
 	}
@@ -54,6 +53,8 @@ func fittedScreen(document []byte, now time.Time, size screenSize) (string, erro
 	}
 	return strings.Join(fitted, "\n") + "\n", nil
 }
+
+func isGone(t mirror.TableStatus) bool { return t.State == "gone" }
 
 func streamsLast(t mirror.TableStatus) int {
 	if t.State == "streaming" {
@@ -127,9 +128,20 @@ func tableOfTables(tables []mirror.TableStatus) *textTable {
 	return t
 }
 
-// faultLines list what stopped a table and what to do, and values that were stored as NULL.
+// faultLines list what stopped a table and what to do, values that were stored as NULL, and last, a line each, the tables that are gone.
 func faultLines(s *mirror.Status) (lines []string) {
+	var gone []string
 	for _, t := range s.Tables {
+		if isGone(t) {
+			line := fmt.Sprintf("%s is gone from the source since %s", oneLine(t.Name), t.ErrorLSN)
+			if t.DurableLSN != "0/0" {
+				line += ": read it with --at " + t.DurableLSN + ", or"
+			} else {
+				line += ":"
+			}
+			gone = append(gone, line+" remove it with pgmirror forget")
+			continue
+		}
 		if t.Unrepresentable > 0 {
 			lines = append(lines, "", fmt.Sprintf("%s: %s values could not be represented and are NULL", oneLine(t.Name), count(t.Unrepresentable)))
 		}
@@ -148,6 +160,9 @@ func faultLines(s *mirror.Status) (lines []string) {
 				lines = append(lines, "  "+part[0]+": "+oneLine(part[1]))
 			}
 		}
+	}
+	if len(gone) > 0 {
+		lines = append(append(lines, ""), gone...)
 	}
 	return lines
 }

@@ -16,7 +16,8 @@ const exampleStatus = `{"state":"streaming","version":"v1","slot":"pgmirror_shop
 "memory":{"batches_bytes":1048576,"limit_bytes":1073741824},
 "tables":[{"name":"public.orders","state":"streaming","rows":1234567,"files":3,"vectors":2,"bytes":123456789,"memory_rows":42,"deleted_rows":7,"unrepresentable":2},
 {"name":"public.bad\u001b[2Jname","state":"failed","error":"the column changed","error_lsn":"0/9","error_key":"id=5","error_column":"v","remedy":"drop and copy again"},
-{"name":"public.log","state":"streaming","insert_only":true},{"name":"public.again","state":"resyncing","copied_rows":4321,"resync":"it was rewritten","resync_waits":"an older transaction"}]}`
+{"name":"public.log","state":"streaming","insert_only":true},{"name":"public.again","state":"resyncing","copied_rows":4321,"resync":"it was rewritten","resync_waits":"an older transaction"},
+{"name":"public.away","state":"gone","error":"it was dropped","error_lsn":"0/8","durable_lsn":"0/7","remedy":"put it back"},{"name":"public.never","state":"gone","error_lsn":"0/8","durable_lsn":"0/0"}]}`
 
 // The screen shows every watermark, every table and every fault, and nothing in it can move a terminal's cursor.
 func TestStatusScreen(t *testing.T) {
@@ -29,6 +30,9 @@ func TestStatusScreen(t *testing.T) {
 		if !strings.Contains(screen, want) {
 			t.Errorf("%q is not in:\n%s", want, screen)
 		}
+	}
+	if want := "\n\npublic.away is gone from the source since 0/8: read it with --at 0/7, or remove it with pgmirror forget\npublic.never is gone from the source since 0/8: remove it with pgmirror forget\n"; !strings.HasSuffix(screen, want) || strings.Count(screen, "public.away") != 1 {
+		t.Errorf("not last and alone:%s\nin:\n%s", want, screen)
 	}
 	if strings.ContainsAny(screen, "\x1b\r\t") {
 		t.Errorf("control characters are in:\n%q", screen)
@@ -69,7 +73,7 @@ func TestFittedScreen(t *testing.T) {
 		if size.width >= 80 && (!strings.Contains(screen, "public.bad [2Jname") || !strings.Contains(screen, "newest commit 10s ago")) {
 			t.Errorf("%+v:\n%s", size, screen)
 		}
-		if size.height == 60 && !strings.Contains(screen, "\n… and 69 more tables\n") {
+		if size.height == 60 && !strings.Contains(screen, "\n… and 72 more tables\n") {
 			t.Errorf("%+v:\n%s", size, screen)
 		}
 	}

@@ -103,7 +103,9 @@ func verdict(report *mirror.VerifyReport) error {
 		switch table.Outcome {
 		case mirror.VerifyEqual:
 		case mirror.VerifySkipped:
-			skipped++
+			if !table.Gone {
+				skipped++
+			}
 		default:
 			findings++
 		}
