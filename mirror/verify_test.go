@@ -340,11 +340,11 @@ func TestVerifyFailed(t *testing.T) {
 	w.end()
 }
 
-// TestVerifyUnpublished: a table that the publication has no more is a finding.
+// TestVerifyUnpublished: a table that the publication has no more is skipped, which is no fault.
 func TestVerifyUnpublished(t *testing.T) {
 	w := verified(t)
 	w.source.catalog = slices.DeleteFunc(slices.Clone(w.source.tables), func(t pgcdc.Table) bool { return t.Name == "keyed" })
-	if r := w.outcome(w.verify(VerifyRequest{Tables: []string{"keyed"}}), "public.keyed"); r.Outcome != VerifyFailed || !strings.Contains(r.Reason, "publication") {
+	if r := w.outcome(w.verify(VerifyRequest{Tables: []string{"keyed"}}), "public.keyed"); r.Outcome != VerifySkipped || !r.Gone || !strings.Contains(r.Reason, "publication") {
 		t.Errorf("the report is %+v", r)
 	}
 	w.end()
