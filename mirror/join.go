@@ -90,7 +90,7 @@ func (m *Mirror) joinLoop(ctx context.Context) error {
 			if left == 0 {
 				break
 			}
-			if err != nil {
+			if err != nil && !errors.Is(err, ErrNotConnected) { // of that, the log and status tell already
 				m.cfg.Log.Warn("tables cannot be copied yet", "tables", left, "err", err, "retry_in", wait)
 			}
 			select {
@@ -154,9 +154,12 @@ func (j *join) giveBack(m *Mirror, err error) {
 
 // joinThese copies tables and brings them in. What keeps one of them waiting does not keep the others.
 func (m *Mirror) joinThese(ctx context.Context, queue []*join) error {
+	if st := m.shared.get(); st.state != "streaming" {
+		return fmt.Errorf("%w: %s", ErrNotConnected, st.state)
+	}
 	before, err := m.source.Look(ctx)
 	if err != nil {
-		return err
+		return m.explain(err)
 	}
 	if err := m.inTurn(ctx, func() error { return m.beginJoins(before, queue) }); err != nil {
 		return err

@@ -151,6 +151,13 @@ func TestReadingTurnPanics(t *testing.T) {
 func (b *bank) begin(t *testing.T) *Mirror {
 	t.Helper()
 	m := b.mirror(t)
+	b.going(t, m)
+	return m
+}
+
+// going runs a mirror until the test ends.
+func (b *bank) going(t *testing.T, m *Mirror) {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()
@@ -160,7 +167,6 @@ func (b *bank) begin(t *testing.T) *Mirror {
 			t.Errorf("the mirror ended with %v", err)
 		}
 	})
-	return m
 }
 
 // failing starts a mirror whose second table fails at its start.

@@ -20,6 +20,7 @@ type look struct {
 
 // watch looks at the catalogue from time to time.
 func (m *Mirror) watch(ctx context.Context) error {
+	told := ""
 	for {
 		select {
 		case <-m.clock.After(m.cfg.CatalogPoll):
@@ -33,8 +34,13 @@ func (m *Mirror) watch(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			m.cfg.Log.Warn("look at the catalogue", "err", err)
+			if text := err.Error(); text != told {
+				m.cfg.Log.Warn("look at the catalogue", "err", err)
+				told = text
+			}
+			continue
 		}
+		told = ""
 	}
 }
 
@@ -43,7 +49,7 @@ func (m *Mirror) look(ctx context.Context) error {
 	began := m.clock.Now()
 	c, err := m.source.Look(ctx)
 	if err != nil {
-		return err
+		return m.explain(err)
 	}
 	m.counts.sourceEnd.Store(uint64(c.LSN))
 	kept, err := m.rowsKept(ctx, c)
