@@ -194,7 +194,12 @@ func (m *Mirror) drain(ctx context.Context) error {
 }
 
 func (m *Mirror) setState(state, reason string) {
-	m.shared.set(func(s *sharedState) { s.state, s.reason = state, reason })
+	m.shared.set(func(s *sharedState) { s.state, s.reason = state, oneLine(reason) })
+}
+
+// oneLine joins the lines of an error that is several.
+func oneLine(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\t' }), "; ")
 }
 
 // admit refuses a server that is not the one the mirror follows, or that has gone back behind it.

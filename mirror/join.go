@@ -91,7 +91,7 @@ func (m *Mirror) joinLoop(ctx context.Context) error {
 				break
 			}
 			if err != nil && !errors.Is(err, ErrNotConnected) { // of that, the log and status tell already
-				m.cfg.Log.Warn("tables cannot be copied yet", "tables", left, "err", err, "retry_in", wait)
+				m.cfg.Log.Warn("tables cannot be copied yet", "tables", left, "err", oneLine(err.Error()), "retry_in", wait)
 			}
 			select {
 			case <-m.clock.After(wait):
@@ -136,7 +136,7 @@ func (m *Mirror) queuedJoins() (queue []*join) {
 // giveBack ends an attempt that did not succeed. The applier's turn.
 func (j *join) giveBack(m *Mirror, err error) {
 	if err != nil {
-		j.trouble = err.Error()
+		j.trouble = oneLine(err.Error())
 	}
 	if j.log != nil {
 		j.log.close()
