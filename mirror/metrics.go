@@ -69,10 +69,14 @@ func (m *Mirror) Collect(ch chan<- prometheus.Metric) {
 		connected = 1
 	}
 	gauge(descConnected, connected)
-	gauge(descLagBytes, float64(st.LagBytes))
+	if connected == 1 { // else nobody knows, and 0 would say that all is well
+		gauge(descLagBytes, float64(st.LagBytes))
+	}
 	gauge(descLagSeconds, st.LagSeconds)
 	gauge(descFreshness, st.FreshnessSeconds)
-	gauge(descSlot, float64(st.SlotRetainedBytes))
+	if st.SlotWALStatus != "" {
+		gauge(descSlot, float64(st.SlotRetainedBytes))
+	}
 	gauge(descMemory, float64(st.Memory.Batches), "batches")
 	gauge(descMemory, float64(st.Memory.MemIndex), "mem_index")
 	gauge(descMemory, float64(st.Memory.FileIndex), "file_index")
