@@ -11,7 +11,7 @@ func (e *machineError) Unwrap() error { return e.err }
 
 var (
 	// ErrOutsideWindow: the LSN asked for cannot be read any more, or not yet.
-	ErrOutsideWindow = errors.New("outside the readable window")
+	ErrOutsideWindow = errors.New("not readable any more, or not yet")
 	// ErrRefused: the mirror and its source do not belong together (any more); the text says why and what to do.
 	ErrRefused = errors.New("refused")
 	// ErrNotConnected: the command needs the source, which cannot be reached now.

@@ -77,6 +77,9 @@ func TestTableIsGone(t *testing.T) {
 		if _, text := b.readB(t, m, 0); !strings.Contains(text, "gone since") || !strings.Contains(text, "--at "+good.String()) || !strings.Contains(text, "pgmirror forget") {
 			t.Errorf("reading it: %q", text)
 		}
+		if _, text := b.readB(t, m, 1); !strings.Contains(text, "history (0s)") || !strings.Contains(text, "start of run") || !strings.Contains(text, "table public.b, which is gone, can be read at "+good.String()) {
+			t.Errorf("reading it below the window: %q", text)
+		}
 		if sum, text := b.readB(t, m, good); sum != held || text != "" {
 			t.Errorf("its last content adds up to %d, want %d: %s", sum, held, text)
 		}
