@@ -139,7 +139,7 @@ func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) {
 		case !ok:
 			m.absent(t, c.LSN, "")
 		case now.Unsupported != "":
-			m.fail(t, c.LSN, &failure{Reason: now.Unsupported, Remedy: remedyUnsupported, Gone: true})
+			m.fail(t, c.LSN, &failure{Reason: now.Unsupported, Remedy: remedyChanged, Gone: true})
 		case now.Fingerprint != t.fingerprint:
 			m.outdated(t, t.oid, c.LSN, "the table's definition changed: "+t.changed(now))
 		case t.rowsLost(now, kept[t.oid]):
@@ -167,7 +167,7 @@ func (m *Mirror) newcomer(now *pgcdc.Table, lsn LSN) {
 	t := &table{oid: now.OID, name: nameOf(now), state: stateCopying, seen: lsn}
 	m.adopt(t)
 	if now.Unsupported != "" {
-		m.fail(t, lsn, &failure{Reason: now.Unsupported, Remedy: "then " + copyAnew, Gone: true})
+		m.fail(t, lsn, &failure{Reason: now.Unsupported, Remedy: remedyChanged, Gone: true})
 		return
 	}
 	m.cfg.Log.Info("a table has joined the publication", "relation", t.String(), "lsn", lsn.String())
@@ -209,7 +209,7 @@ func (m *Mirror) resolve(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) {
 		case now == nil:
 			m.absent(t, m.applied, " while the mirror was stopped")
 		case now.Unsupported != "":
-			m.fail(t, m.applied, &failure{Reason: now.Unsupported, Remedy: remedyUnsupported, Gone: true})
+			m.fail(t, m.applied, &failure{Reason: now.Unsupported, Remedy: remedyChanged, Gone: true})
 		case now.Fingerprint != t.fingerprint:
 			reason = "the table's definition changed while the mirror was stopped: " + t.changed(now)
 		case t.storage.rewritten(now) && kept[t.oid] == pgcdc.KeptUnknown:
