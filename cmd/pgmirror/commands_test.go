@@ -92,13 +92,17 @@ func TestCommandsOverTheSocket(t *testing.T) {
 		{"sql --format csv -c select~42~as~a", "", exitOK, "a\n42\n", ""},
 		{"sql --format csv", "select 1 as a; select 2 as a;", exitOK, "a\n1\na\n2\n", ""},
 		{"sql --format json -f -", "select 1 as a", exitOK, `[{"a":1}]`, ""},
+		{"sql", ".mode csv\nselect 1 as a,\n  '\n.mode json\n' as b; /* still\n.mode json */\n.mode json\nselect 2 as a;\n\n.status\n", exitOK, "a,b\n1,\"\n.mode json\n\"\n[{\"a\":2}]\npgmirror v1: streaming", ""},
+		{"sql --format csv", "create temp table t(i int);\ninsert into t values (1);\nselect * from t;\n.exit\nselec", exitOK, "i\n1\n", ""},
+		{"sql --format csv", "select 1 as a;\n.nonsense\nselect 2;", exitFinding, "a\n1\n", ".nonsense: no such command"},
+		{`sql -c .mode~csv\nselect~1~as~a`, "", exitOK, "a\n1\n", ""},
 		{"sql -c select~*~from~nowhere", "", exitFinding, "", "nowhere"},
 		{"sql -c select~1;selec", "", exitFinding, "", "selec"},
 	} {
 		var out, errs strings.Builder
 		args := strings.Fields(c.args + " --data " + data)
 		for i := range args {
-			args[i] = strings.ReplaceAll(args[i], "~", " ")
+			args[i] = strings.NewReplacer("~", " ", `\n`, "\n").Replace(args[i])
 		}
 		code := execute(t.Context(), args, program{stdin: strings.NewReader(c.stdin), stdout: &out, stderr: &errs})
 		if code != c.code || !strings.Contains(out.String(), c.out) || !strings.Contains(errs.String(), c.errs) {
