@@ -59,6 +59,7 @@ func (m *Mirror) wantJoin(oid uint32, old *table, why string) *join {
 			old.copied, j.old.copied, j.old.joining = j.old.copied, nil, nil
 			j.old, old.joining = old, j
 			m.byOID[oid] = old
+			m.updateShared()
 		}
 		return j
 	}
@@ -66,6 +67,7 @@ func (m *Mirror) wantJoin(oid uint32, old *table, why string) *join {
 	m.joins[oid] = j
 	old.joining = j
 	m.byOID[oid] = old
+	m.updateShared()
 	signal(m.joinWake)
 	return j
 }

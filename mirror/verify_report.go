@@ -62,6 +62,8 @@ type VerifyTable struct {
 	LSN        string `json:"lsn"`
 	SourceRows int64  `json:"source_rows"`
 	MirrorRows int64  `json:"mirror_rows"`
+	// Nulled counts values of the rows compared that the mirror holds as NULL (on_unrepresentable); they count as equal.
+	Nulled int64 `json:"unrepresentable,omitempty"`
 	// Differences are up to ten keys that differ; More says that there are others.
 	Differences []VerifyDifference `json:"differences,omitempty"`
 	More        bool               `json:"more,omitempty"`

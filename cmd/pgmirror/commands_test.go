@@ -71,7 +71,7 @@ func TestCommandsOverTheSocket(t *testing.T) {
 		"checkpoint": `{"lsn":"0/5"}`,
 		"inspect":    `{"table":"public.t","files":[{"path":"x"}]}`,
 		"forget":     `{"tables":["public.t","s.u"]}`,
-		"verify":     `{"lsn":"0/5","tables":[{"name":"public.t","outcome":"different","source_rows":2000,"mirror_rows":1,"reason":"the row counts differ","differences":[{"key":"id=7","source_rows":1}]}]}`,
+		"verify":     `{"lsn":"0/5","tables":[{"name":"public.n","outcome":"equal","source_rows":3,"mirror_rows":3,"unrepresentable":2},{"name":"public.t","outcome":"different","source_rows":2000,"mirror_rows":1,"reason":"the row counts differ","differences":[{"key":"id=7","source_rows":1}]}]}`,
 	}}
 	data := serveFake(t, f)
 	for _, c := range []struct {
@@ -87,7 +87,8 @@ func TestCommandsOverTheSocket(t *testing.T) {
 		{"forget t s.u", "no\n", exitFinding, "", "t, s.u here.\nGo on? Type yes: pgmirror: nothing was removed"},
 		{"forget t s.u", "yes\n", exitOK, "removed public.t\nremoved s.u\n", ""},
 		{"forget t --yes", "", exitOK, "removed public.t\n", ""},
-		{"verify", "", exitFinding, "public.t        2,000            1  different: the row counts differ\n\npublic.t differs in:\n  id=7: missing in the mirror\n", "working on verify\npgmirror: the mirror differs from the source: 1 of 1 tables"},
+		{"verify", "", exitFinding, "public.t        2,000            1  different: the row counts differ\n\npublic.t differs in:\n  id=7: missing in the mirror\n", "working on verify\npgmirror: the mirror differs from the source: 1 of 2 tables"},
+		{"verify", "", exitFinding, "equal, with 2 values held as NULL (on_unrepresentable: null)\n", ""},
 		{`verify a "B".c --json --sample 0.5% --patience 2s`, "", exitFinding, `"mirror_rows":1`, "the mirror differs"},
 		{"sql --format csv -c select~42~as~a", "", exitOK, "a\n42\n", ""},
 		{"sql --format csv", "select 1 as a; select 2 as a;", exitOK, "a\n1\na\n2\n", ""},
@@ -109,7 +110,7 @@ func TestCommandsOverTheSocket(t *testing.T) {
 			t.Errorf("%s: exit code %d\n%s\n%s", c.args, code, out.String(), errs.String())
 		}
 	}
-	want := []string{`checkpoint `, `inspect {"table":"t"}`, `inspect {"table":"public.t"}`, `forget {"tables":["t","s.u"]}`, `forget {"tables":["t"]}`, `verify {}`,
+	want := []string{`checkpoint `, `inspect {"table":"t"}`, `inspect {"table":"public.t"}`, `forget {"tables":["t","s.u"]}`, `forget {"tables":["t"]}`, `verify {}`, `verify {}`,
 		`verify {"tables":["a","\"B\".c"],"sample":0.5,"patience_ms":2000}`}
 	if strings.Join(f.asked, "\n") != strings.Join(want, "\n") {
 		t.Errorf("asked\n%s\nwant\n%s", strings.Join(f.asked, "\n"), strings.Join(want, "\n"))
