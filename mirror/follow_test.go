@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -126,4 +128,29 @@ func (f *faultNow) get(string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.err
+}
+
+// TestJoinOnAFullDisk: a table that cannot be copied because the disk is full is an error of the log, and is copied when there is room.
+func TestJoinOnAFullDisk(t *testing.T) {
+	b := newBank(8)
+	m, log := b.following(t)
+	opened(t, m)
+	var full atomic.Bool
+	full.Store(true)
+	b.source.mu.Lock()
+	b.source.copied = func(uint32) error {
+		if full.Load() {
+			return fmt.Errorf("write a file: %w", syscall.ENOSPC)
+		}
+		return nil
+	}
+	b.source.mu.Unlock()
+	if err := m.inTurn(t.Context(), func() error { m.wantJoin(2, m.byOID[2], "asked for"); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	until(t, m, func(st *Status) bool { return strings.Contains(st.Tables[1].ResyncWaits, "no space left") })
+	until(t, m, func(*Status) bool { return strings.Contains(log.String(), `level=ERROR msg="tables cannot be copied yet"`) })
+	full.Store(false)
+	until(t, m, stands("streaming"))
+	b.equal(t, m)
 }

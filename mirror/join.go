@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
+	"syscall"
 	"time"
 
 	"pgmirror/pgcdc"
@@ -93,7 +95,7 @@ func (m *Mirror) joinLoop(ctx context.Context) error {
 				break
 			}
 			if err != nil && !errors.Is(err, ErrNotConnected) { // of that, the log and status tell already
-				m.cfg.Log.Warn("tables cannot be copied yet", "tables", left, "err", oneLine(err.Error()), "retry_in", wait)
+				m.cfg.Log.Log(ctx, severity(err), "tables cannot be copied yet", "tables", left, "err", oneLine(err.Error()), "retry_in", wait)
 			}
 			select {
 			case <-m.clock.After(wait):
@@ -103,6 +105,14 @@ func (m *Mirror) joinLoop(ctx context.Context) error {
 			wait = min(2*wait, lastRetry)
 		}
 	}
+}
+
+// severity is Error for a disk of ours that takes no more: nothing gets better until somebody sees to it.
+func severity(err error) slog.Level {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS) {
+		return slog.LevelError
+	}
+	return slog.LevelWarn
 }
 
 // joinQueued makes one attempt at every join that waits, all with one snapshot. It says how many still wait; err is why.
