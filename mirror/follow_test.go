@@ -149,7 +149,9 @@ func TestJoinOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, m, func(st *Status) bool { return strings.Contains(st.Tables[1].ResyncWaits, "no space left") })
-	until(t, m, func(*Status) bool { return strings.Contains(log.String(), `level=ERROR msg="tables cannot be copied yet"`) })
+	until(t, m, func(*Status) bool {
+		return strings.Contains(log.String(), `level=ERROR msg="tables cannot be copied yet"`)
+	})
 	full.Store(false)
 	until(t, m, stands("streaming"))
 	b.equal(t, m)

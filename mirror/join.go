@@ -182,11 +182,13 @@ func (m *Mirror) joinThese(ctx context.Context, queue []*join) error {
 			told = true
 			m.cfg.Log.Warn("the copy waits for older transactions to end", "tables", len(queue), "blocking", whom)
 		}
+		m.tellTrouble(ctx, queue, "older transactions must end: "+whom)
 	})
 	if err != nil {
 		return err
 	}
 	defer release()
+	m.tellTrouble(ctx, queue, "")
 	after, err := m.source.Look(ctx)
 	if err != nil {
 		return err
@@ -211,6 +213,17 @@ func (m *Mirror) joinThese(ctx context.Context, queue []*join) error {
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// tellTrouble lets status say what joins wait for.
+func (m *Mirror) tellTrouble(ctx context.Context, queue []*join, what string) {
+	// An end of the mirror is noticed by whoever goes on.
+	_ = m.inTurn(ctx, func() error {
+		for _, j := range queue {
+			j.trouble = what
+		}
+		return nil
+	})
 }
 
 // joinPatience is how long a snapshot may wait for older transactions to end before the attempt is given up.

@@ -128,5 +128,5 @@ func (j *join) progress() string {
 	case j.trouble != "":
 		return fmt.Sprintf("%s: waits: %s", j.old, j.trouble)
 	}
-	return fmt.Sprintf("%s: waits", j.old)
+	return fmt.Sprintf("%s: waits for a snapshot of the source", j.old)
 }

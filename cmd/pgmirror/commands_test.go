@@ -28,6 +28,9 @@ func (f *fakeProvider) Status(context.Context) ([]byte, error) { return []byte(e
 func (f *fakeProvider) Call(_ context.Context, command string, args []byte, progress func(string)) ([]byte, error) {
 	f.asked = append(f.asked, command+" "+string(args))
 	progress("working on " + command)
+	if command == "resync" {
+		return nil, errors.New("resync: no table is mirrored")
+	}
 	answer, ok := f.answers[command]
 	if !ok {
 		return nil, errors.New("no such command")
@@ -70,6 +73,7 @@ func TestCommandsOverTheSocket(t *testing.T) {
 	f := &fakeProvider{answers: map[string]string{
 		"checkpoint": `{"lsn":"0/5"}`,
 		"inspect":    `{"table":"public.t","files":[{"path":"x"}]}`,
+		"compact":    `{"tables":[{"name":"public.t","files_before":3,"files_after":1}]}`,
 		"forget":     `{"tables":["public.t","s.u"]}`,
 		"verify":     `{"lsn":"0/5","tables":[{"name":"public.n","outcome":"equal","source_rows":3,"mirror_rows":3,"unrepresentable":2},{"name":"public.t","outcome":"different","source_rows":2000,"mirror_rows":1,"reason":"the row counts differ","differences":[{"key":"id=7","source_rows":1}]}]}`,
 	}}
@@ -84,6 +88,9 @@ func TestCommandsOverTheSocket(t *testing.T) {
 		{"checkpoint", "", exitOK, "lsn: 0/5\n", "working on checkpoint"},
 		{"inspect t", "", exitOK, "files: 1\npath", ""},
 		{"inspect public.t --json", "", exitOK, f.answers["inspect"], ""},
+		{"compact t", "", exitOK, "public.t: 1 file, before 3\n", ""},
+		{"resync t", "", exitCannotRun, "", "pgmirror: resync: no table"},
+		{"status --watch soon", "", exitUsage, "", `unknown command "soon"`},
 		{"forget t s.u", "no\n", exitFinding, "", "t, s.u here.\nGo on? Type yes: pgmirror: nothing was removed"},
 		{"forget t s.u", "yes\n", exitOK, "removed public.t\nremoved s.u\n", ""},
 		{"forget t --yes", "", exitOK, "removed public.t\n", ""},
@@ -110,7 +117,7 @@ func TestCommandsOverTheSocket(t *testing.T) {
 			t.Errorf("%s: exit code %d\n%s\n%s", c.args, code, out.String(), errs.String())
 		}
 	}
-	want := []string{`checkpoint `, `inspect {"table":"t"}`, `inspect {"table":"public.t"}`, `forget {"tables":["t","s.u"]}`, `forget {"tables":["t"]}`, `verify {}`, `verify {}`,
+	want := []string{`checkpoint `, `inspect {"table":"t"}`, `inspect {"table":"public.t"}`, `compact {"tables":["t"]}`, `resync {"tables":["t"]}`, `forget {"tables":["t","s.u"]}`, `forget {"tables":["t"]}`, `verify {}`, `verify {}`,
 		`verify {"tables":["a","\"B\".c"],"sample":0.5,"patience_ms":2000}`}
 	if strings.Join(f.asked, "\n") != strings.Join(want, "\n") {
 		t.Errorf("asked\n%s\nwant\n%s", strings.Join(f.asked, "\n"), strings.Join(want, "\n"))

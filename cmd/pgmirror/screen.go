@@ -81,7 +81,11 @@ func headLines(s *mirror.Status, now time.Time, narrow bool) []string {
 	for i, name := range s.Publications {
 		names[i] = oneLine(name)
 	}
-	lines := []string{title, fmt.Sprintf("slot %s, publication %s, system %s, timeline %d", s.Slot, strings.Join(names, ", "), s.SystemID, s.Timeline), ""}
+	whose := fmt.Sprintf("slot %s, publication %s", s.Slot, strings.Join(names, ", "))
+	if s.VisibleLSN == "" { // nothing can be read yet, so there is nothing to measure
+		return []string{title, whose}
+	}
+	lines := []string{title, fmt.Sprintf("%s, system %s, timeline %d", whose, s.SystemID, s.Timeline), ""}
 
 	files, bytes, vectors := 0, int64(0), 0
 	for _, t := range s.Tables {

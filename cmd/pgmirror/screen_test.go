@@ -139,3 +139,20 @@ b.parquet     9  true
 		}
 	}
 }
+
+// Before the first copy is done there is nothing to measure, and the screen says nothing of it.
+func TestScreenBeforeTheCopy(t *testing.T) {
+	screen, err := statusScreen([]byte(`{"state":"copying","version":"v1","slot":"s","publications":["p"],"system_id":"","timeline":0,"received_lsn":"","visible_lsn":"","memory":{},
+"tables":[{"name":"public.t","state":"copying","copied_rows":4321}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, not := range []string{"system", "timeline", "received", "window", "0 B of 0 B", "freshness"} {
+		if strings.Contains(screen, not) {
+			t.Errorf("%q is in:\n%s", not, screen)
+		}
+	}
+	if !strings.HasPrefix(screen, "pgmirror v1: copying\nslot s, publication p\n\n") || !strings.Contains(screen, "copying (4,321 rows)") {
+		t.Error(screen)
+	}
+}
