@@ -11,6 +11,7 @@
 
 SHELL   := /usr/bin/env bash -o pipefail
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+COMMIT  := $(shell git rev-parse HEAD 2>/dev/null)$(shell git diff --quiet HEAD 2>/dev/null; test $$? -eq 1 && echo +)
 
 # The race detector watches the pure Go packages. The others link DuckDB's C++, which it does not see, and run servers,
 # which it would slow down several times.
@@ -22,7 +23,7 @@ export CGO_ENABLED := 1
 .PHONY: build test test-versions tools demo soak crash real bench bench-compare fmt vet clean
 
 build:
-	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/pgmirror ./cmd/pgmirror
+	go build -trimpath -ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o bin/pgmirror ./cmd/pgmirror
 
 tools:
 	@test/setup/packages.sh

@@ -69,7 +69,7 @@ func (db *DB) beginStatement(ctx context.Context) error {
 	if s.held != nil {
 		sc.state = s.held.retain()
 	} else if state, err := db.config.Source.Pin(ctx, db.config.Request); err != nil {
-		sc.err = fmt.Errorf("no read state: %w", err)
+		sc.err = err
 	} else {
 		sc.state = newPinned(state)
 	}

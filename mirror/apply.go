@@ -266,8 +266,20 @@ func (m *Mirror) weigh(b *batch) {
 
 // fail stops a table: its changes from lsn on are dropped, all other tables run on.
 func (m *Mirror) fail(t *table, lsn LSN, f *failure) {
-	m.cfg.Log.Error("table failed", "relation", t.String(), "lsn", lsn.String(), "column", f.Column, "err", f.Reason)
+	m.logFailure(t.String(), lsn, f)
 	m.freeze(t, lsn, f)
+}
+
+// logFailure tells of a table that stops. The key of the row at fault holds values, which a log must not: status has it.
+func (m *Mirror) logFailure(relation string, lsn LSN, f *failure) {
+	args := []any{"relation", relation, "lsn", lsn.String()}
+	if f.Column != "" {
+		args = append(args, "column", f.Column)
+	}
+	if f.Key != "" {
+		args = append(args, "row", "see pgmirror status")
+	}
+	m.cfg.Log.Error("table failed", append(args, "err", f.Reason, "remedy", f.Remedy)...)
 }
 
 // freeze keeps a table as it was at the last commit applied.
@@ -324,9 +336,11 @@ const (
 	startAnew             = "drop the mirror and run again (pgmirror drop --warehouse, pgmirror run)"
 	copyAnew              = "copy it anew (pgmirror resync)"
 	remedyOutdated        = "it is being copied as it is now; wait until it is streaming"
-	remedyGone            = "put it back into the publication, and it is copied again"
+	remedyGone            = "put back into the publication, it is copied again; `pgmirror forget` removes what is left of it here"
+	remedyChanged         = "change that on the source, and it is copied again by itself"
 	remedyRow             = copyAnew
-	remedyUnrepresentable = "make the column text with the setting types, run with on_unrepresentable: null, or change its type on the source; then " + copyAnew
+	remedyUnrepresentable = "correct the row on the source and " + copyAnew + "; if there are more such values, before that make the column text with the setting types, run with on_unrepresentable: null, or change its type on the source"
+	remedyUnsupported     = "change that on the source, or take the table out of the publication, and " + copyAnew
 )
 
 // differs says how a Relation message differs from the table as it is known; empty when it does not.

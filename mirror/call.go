@@ -10,7 +10,8 @@ import (
 	"pgmirror/readstate"
 )
 
-// Call runs a command for a client: "checkpoint", "compact", "inspect", "resync" or "verify".
+// Call runs a command for a client: "checkpoint", "compact", "forget", "inspect", "resync" or "verify". A panic in one that only reads is its error;
+// in one that changes something, and in the applier's turn of it, it ends the process: what was half changed must not become durable.
 func (m *Mirror) Call(ctx context.Context, command string, args []byte, progress func(string)) ([]byte, error) {
 	if progress == nil {
 		progress = func(string) {}
@@ -23,7 +24,8 @@ func (m *Mirror) Call(ctx context.Context, command string, args []byte, progress
 		if err := decodeArgs(args, &req); err != nil {
 			return nil, err
 		}
-		rep, err := m.Verify(ctx, req, progress)
+		var rep *VerifyReport
+		err := m.guarded(func() (err error) { rep, err = m.Verify(ctx, req, progress); return err })
 		if err != nil {
 			return nil, err
 		}
@@ -33,7 +35,8 @@ func (m *Mirror) Call(ctx context.Context, command string, args []byte, progress
 		if err := decodeArgs(args, &req); err != nil {
 			return nil, err
 		}
-		rep, err := m.Inspect(ctx, req)
+		var rep *InspectReport
+		err := m.guarded(func() (err error) { rep, err = m.Inspect(ctx, req); return err })
 		if err != nil {
 			return nil, err
 		}
@@ -44,6 +47,16 @@ func (m *Mirror) Call(ctx context.Context, command string, args []byte, progress
 			return nil, err
 		}
 		rep, err := m.Compact(ctx, req, progress)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(rep)
+	case "forget":
+		var req ForgetRequest
+		if err := decodeArgs(args, &req); err != nil {
+			return nil, err
+		}
+		rep, err := m.Forget(ctx, req)
 		if err != nil {
 			return nil, err
 		}
@@ -195,15 +208,18 @@ func unquoteTable(name string) (plain string, ok bool) {
 	return b.String(), !quoted && b.String() != name
 }
 
-// Inspect describes one table.
+// Inspect describes one table. Until reads are open, all that there is of a table is its copy's, which status shows.
 func (m *Mirror) Inspect(ctx context.Context, req InspectRequest) (*InspectReport, error) {
+	if opening := m.shared.opening(); opening != "" {
+		return nil, fmt.Errorf("inspect: %s", opening)
+	}
 	t, err := m.findTable(req.Table)
 	if err != nil {
 		return nil, err
 	}
 	rep := &InspectReport{Table: t.String(), UUID: t.uuid, Key: []string{}, Columns: []string{}, Files: []InspectFile{}, Batches: []InspectBatch{}, Indexes: []InspectIndex{}, Snapshots: []InspectSnapshot{}}
-	err = m.inAnyTurn(ctx, func() error {
-		rep.State, rep.LSN = string(t.state), m.marks.high().String()
+	err = m.inReadingTurn(ctx, func() error {
+		rep.State, rep.LSN = t.state.shown(t.failure), m.marks.high().String()
 		if t.copiedAt != 0 {
 			rep.Copied = t.copiedAt.String()
 		}
@@ -216,7 +232,11 @@ func (m *Mirror) Inspect(ctx context.Context, req InspectRequest) (*InspectRepor
 		for _, k := range t.shape.key {
 			rep.Key = append(rep.Key, t.shape.columns[k].name)
 		}
-		for _, s := range t.version.Load().segments {
+		version := t.version.Load()
+		if version == nil { // its copy failed, or has not ended
+			return nil
+		}
+		for _, s := range version.segments {
 			if b := s.batch; b != nil {
 				rep.Batches = append(rep.Batches, InspectBatch{ID: s.id, Sealed: b.sealed, Rows: b.rows, Bytes: b.bytes(), Deleted: s.vis.Count()})
 				continue

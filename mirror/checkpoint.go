@@ -82,6 +82,7 @@ type checkpoint struct {
 	pin    *pin
 	doc    *document
 	tables []*table // changed since the last cut
+	forgot []*table // not in doc any more
 	commit iceberg.Commit
 	files  []publishedFile   // to be looked at for their vectors
 	fresh  []*segment        // become published
@@ -121,6 +122,7 @@ func (m *Mirror) beginCheckpoint(cp *checkpoint) (err error) {
 			}
 		}
 	}
+	cp.forgot = slices.Clone(m.forgot)
 	m.doc.Checkpoint++
 	cp.doc = m.document(cp.cut)
 	return nil
@@ -140,7 +142,10 @@ func (m *Mirror) describe(cp *checkpoint) error {
 	for _, t := range cp.tables {
 		room += len(t.dropped())
 	}
+	gone := &table{replaces: cp.forgot}
+	room += len(gone.dropped())
 	cp.commit.Tables = make([]iceberg.TableCommit, 0, room) // never moves: cp.files point into it
+	cp.drop(gone.dropped())
 	for _, t := range cp.tables {
 		if t.shape == nil || t.uuid == "" {
 			continue
@@ -184,15 +189,19 @@ func (m *Mirror) describe(cp *checkpoint) error {
 
 // add makes room for a table's part of the commit. A table that comes in another's place is created with it, and the other dropped.
 func (cp *checkpoint) add(t *table) *iceberg.TableCommit {
-	for _, old := range t.dropped() {
-		cp.commit.Tables = append(cp.commit.Tables, iceberg.TableCommit{Name: old.name, UUID: old.uuid, Drop: true})
-	}
+	cp.drop(t.dropped())
 	c := iceberg.TableCommit{Name: t.name, UUID: t.uuid, Vectors: map[string]*deletion.Vector{}}
 	if s := cp.shapes[t]; !t.created || s != t.committed {
 		c.Create, c.Schema = !t.created, s.arrow
 	}
 	cp.commit.Tables = append(cp.commit.Tables, c)
 	return &cp.commit.Tables[len(cp.commit.Tables)-1]
+}
+
+func (cp *checkpoint) drop(tables []*table) {
+	for _, old := range tables {
+		cp.commit.Tables = append(cp.commit.Tables, iceberg.TableCommit{Name: old.name, UUID: old.uuid, Drop: true})
+	}
 }
 
 // dropped lists the tables in the catalog that the next commit of t drops: those it replaces, and those which these had replaced.
@@ -244,6 +253,7 @@ func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, starte
 		t.created, t.replaces, t.committed = true, nil, cp.shapes[t]
 		t.snapshots = result.Tables[t.name].Snapshots
 	}
+	m.forgot = slices.DeleteFunc(m.forgot, func(t *table) bool { return slices.Contains(cp.forgot, t) })
 	for _, s := range cp.gone {
 		s.file.published = false
 	}

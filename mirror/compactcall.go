@@ -47,6 +47,9 @@ func (m *Mirror) Compact(ctx context.Context, req CompactRequest, progress func(
 	}
 	rep := &CompactReport{Tables: make([]CompactTable, len(tables))}
 	for i, t := range tables {
+		if len(tables) > 1 {
+			progress("compact " + t.String())
+		}
 		r := &rep.Tables[i]
 		r.Name = t.String()
 		if err := m.inAnyTurn(ctx, func() error { r.Before = len(t.files); return nil }); err != nil {
@@ -61,7 +64,6 @@ func (m *Mirror) Compact(ctx context.Context, req CompactRequest, progress func(
 		if err := m.inAnyTurn(ctx, func() error { r.After = len(t.files); return nil }); err != nil {
 			return nil, err
 		}
-		progress(fmt.Sprintf("%s: %d files, were %d", t, r.After, r.Before))
 	}
 	return rep, m.checkpoint(ctx)
 }

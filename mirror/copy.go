@@ -27,7 +27,7 @@ func (m *Mirror) firstCopy(ctx context.Context, id pgcdc.Identification) error {
 			return err
 		}
 		if found {
-			return fmt.Errorf("%w: the replication slot %q exists already (confirmed up to %s), but this data directory knows nothing of it; drop it with `pgmirror drop`, choose another --slot, or use its own data directory", ErrRefused, m.cfg.Slot, slot.ConfirmedFlush)
+			return fmt.Errorf("%w: the replication slot %q exists already (confirmed up to %s), but this data directory knows nothing of it; use the data directory that it belongs to (--data), or choose another --slot; only when no mirror needs it any more, remove it with `pgmirror drop`", ErrRefused, m.cfg.Slot, slot.ConfirmedFlush)
 		}
 	}
 	// What can be seen to be wrong with the publications is seen before the slot is made: a slot that stays behind keeps WAL.

@@ -65,7 +65,7 @@ func (m *Mirror) newCopy(src *pgcdc.Table, at LSN) *tableCopy {
 		return withIDs
 	})
 	if err != nil {
-		c.fail(m, &failure{Reason: err.Error(), Remedy: "then " + copyAnew})
+		c.fail(m, &failure{Reason: err.Error(), Remedy: remedyUnsupported})
 		return c
 	}
 	t.uuid = uuid.NewString()
@@ -90,7 +90,7 @@ func (c *tableCopy) fail(m *Mirror, f *failure) {
 	f.LSN, f.Good = c.at, 0
 	c.table.state, c.table.failure = stateFailed, f
 	c.stop()
-	m.cfg.Log.Error("table failed", "relation", c.table.String(), "lsn", c.at.String(), "column", f.Column, "err", f.Reason)
+	m.logFailure(c.table.String(), c.at, f)
 }
 
 // outrun gives the copy up, because the table is no longer what the snapshot has.

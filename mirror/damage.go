@@ -21,5 +21,5 @@ func (m *Mirror) damaged(t *table, fault error) {
 	if t.open != nil {
 		t.forget(m, m.doc.Cut)
 	}
-	m.cfg.Log.Error("table failed", "relation", t.String(), "lsn", m.doc.Cut.String(), "err", fault)
+	m.logFailure(t.String(), m.doc.Cut, t.failure)
 }

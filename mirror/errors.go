@@ -11,11 +11,13 @@ func (e *machineError) Unwrap() error { return e.err }
 
 var (
 	// ErrOutsideWindow: the LSN asked for cannot be read any more, or not yet.
-	ErrOutsideWindow = errors.New("outside the readable window")
+	ErrOutsideWindow = errors.New("not readable any more, or not yet")
 	// ErrRefused: the mirror and its source do not belong together (any more); the text says why and what to do.
 	ErrRefused = errors.New("refused")
 	// ErrNotConnected: the command needs the source, which cannot be reached now.
 	ErrNotConnected = errors.New("not connected to the source")
+	// errPanicked: a fault of pgmirror's own in a command that only reads; the mirror goes on.
+	errPanicked = errors.New("a fault of pgmirror itself, which its log describes; the mirror goes on")
 	// ErrStopped: the mirror has ended.
 	ErrStopped = errors.New("the mirror has stopped")
 )

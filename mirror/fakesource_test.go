@@ -107,7 +107,8 @@ type fakeSource struct {
 	catalog   []pgcdc.Table // what a look shows; nil: tables
 	// committed, if set, is the newest LSN that the warehouse holds; only that may be acknowledged.
 	committed func() LSN
-	early     LSN // an acknowledgement above it
+	early     LSN    // an acknowledgement above it
+	held      uint32 // the table whose copies do not end
 	// copied, if set, runs before a range of a table is copied; its error ends the copy.
 	copied func(oid uint32) error
 	// copiedRow, if set, runs before each row of a copy; its error ends the copy.
@@ -266,6 +267,13 @@ func (s *fakeSource) CopyRange(ctx context.Context, snap pgcdc.ExportedSnapshot,
 	s.mu.Unlock()
 	if again {
 		return fmt.Errorf("copy %s: %w", t.Name, pgcdc.ErrRewritten)
+	}
+	s.mu.Lock()
+	held := t.OID == s.held
+	s.mu.Unlock()
+	if held {
+		<-ctx.Done()
+		return context.Cause(ctx)
 	}
 	if s.copied != nil {
 		if err := s.copied(t.OID); err != nil {

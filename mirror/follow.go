@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -12,7 +13,8 @@ import (
 
 // follow keeps the stream going until ctx ends: it connects, checks that source and mirror belong together, copies what was
 // never copied, and streams; when the connection is lost it tries again, from 1 s to 30 s apart, while queries are answered.
-// The first connection that shows a fault for a person ends the mirror; a later one only stops the stream. caller is what
+// The first connection that shows a fault for a person ends the mirror. A later one is tried again every 30 s when the person can mend it on
+// the source, and else stops the stream. caller is what
 // the first copy obeys: a half-made copy is not worth a last checkpoint.
 func (m *Mirror) follow(ctx, caller context.Context) error {
 	wait := firstRetry
@@ -31,6 +33,7 @@ func (m *Mirror) follow(ctx, caller context.Context) error {
 		if errors.As(err, &lost) {
 			err = lost.err
 		}
+		err = m.explain(err)
 		if errors.Is(err, errStreamEnded) {
 			continue
 		}
@@ -39,13 +42,19 @@ func (m *Mirror) follow(ctx, caller context.Context) error {
 			if !connected || first && errors.Is(err, ErrRefused) {
 				return err
 			}
-			m.cfg.Log.Error("refused", "err", err)
-			m.setState("refused", err.Error())
-			<-ctx.Done()
-			return nil
+			if errors.Is(err, ErrRefused) || !pgcdc.IsMendable(err) {
+				m.cfg.Log.Error("refused", "err", err)
+				m.setState("refused", strings.TrimPrefix(err.Error(), ErrRefused.Error()+": "))
+				<-ctx.Done()
+				return nil
+			}
+			wait = lastRetry
+			m.setState("reconnecting", fmt.Sprintf("%s; somebody must mend this, and it is tried again every %s", err, wait))
+			m.cfg.Log.Error("the source refuses the mirror", "err", err, "retry_in", wait)
+		} else {
+			m.setState("reconnecting", err.Error())
+			m.cfg.Log.Warn(trouble(connected), "err", err, "retry_in", wait)
 		}
-		m.setState("reconnecting", err.Error())
-		m.cfg.Log.Warn("connection to the source lost", "err", err, "retry_in", wait)
 		select {
 		case <-m.clock.After(wait):
 		case <-ctx.Done():
@@ -62,6 +71,25 @@ const (
 	firstRetry = time.Second
 	lastRetry  = 30 * time.Second
 )
+
+// trouble names what keeps the stream from going on.
+func trouble(connected bool) string {
+	if connected {
+		return "connection to the source lost"
+	}
+	return "the source cannot be reached yet"
+}
+
+// explain adds to an error what it means for this mirror: once a slot sends changes, a publication that is missing is not just to be made.
+func (m *Mirror) explain(err error) error {
+	if !errors.Is(err, pgcdc.ErrPublicationMissing) || errors.Is(err, pgcdc.ErrPublicationDropped) {
+		return err
+	}
+	if m.shared.get().opened {
+		return fmt.Errorf("%w; what is written while it is missing cannot be read later, even when it is made again: if anything was, %s", err, startAnew)
+	}
+	return fmt.Errorf("%w; create it or run with --create-publication", err)
+}
 
 // lostStream is the end of a stream that had begun.
 type lostStream struct{ err error }
@@ -166,7 +194,12 @@ func (m *Mirror) drain(ctx context.Context) error {
 }
 
 func (m *Mirror) setState(state, reason string) {
-	m.shared.set(func(s *sharedState) { s.state, s.reason = state, reason })
+	m.shared.set(func(s *sharedState) { s.state, s.reason = state, oneLine(reason) })
+}
+
+// oneLine joins the lines of an error that is several.
+func oneLine(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\t' }), "; ")
 }
 
 // admit refuses a server that is not the one the mirror follows, or that has gone back behind it.

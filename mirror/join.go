@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
+	"syscall"
 	"time"
 
 	"pgmirror/pgcdc"
@@ -60,6 +62,7 @@ func (m *Mirror) wantJoin(oid uint32, old *table, why string) *join {
 			old.copied, j.old.copied, j.old.joining = j.old.copied, nil, nil
 			j.old, old.joining = old, j
 			m.byOID[oid] = old
+			m.updateShared()
 		}
 		return j
 	}
@@ -67,6 +70,7 @@ func (m *Mirror) wantJoin(oid uint32, old *table, why string) *join {
 	m.joins[oid] = j
 	old.joining = j
 	m.byOID[oid] = old
+	m.updateShared()
 	signal(m.joinWake)
 	return j
 }
@@ -91,8 +95,8 @@ func (m *Mirror) joinLoop(ctx context.Context) error {
 			if left == 0 {
 				break
 			}
-			if err != nil {
-				m.cfg.Log.Warn("tables cannot be copied yet", "tables", left, "err", err, "retry_in", wait)
+			if err != nil && !errors.Is(err, ErrNotConnected) { // of that, the log and status tell already
+				m.cfg.Log.Log(ctx, severity(err), "tables cannot be copied yet", "tables", left, "err", oneLine(err.Error()), "retry_in", wait)
 			}
 			select {
 			case <-m.clock.After(wait):
@@ -102,6 +106,14 @@ func (m *Mirror) joinLoop(ctx context.Context) error {
 			wait = min(2*wait, lastRetry)
 		}
 	}
+}
+
+// severity is Error for a disk of ours that takes no more: nothing gets better until somebody sees to it.
+func severity(err error) slog.Level {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS) {
+		return slog.LevelError
+	}
+	return slog.LevelWarn
 }
 
 // joinQueued makes one attempt at every join that waits, all with one snapshot. It says how many still wait; err is why.
@@ -137,7 +149,7 @@ func (m *Mirror) queuedJoins() (queue []*join) {
 // giveBack ends an attempt that did not succeed. The applier's turn.
 func (j *join) giveBack(m *Mirror, err error) {
 	if err != nil {
-		j.trouble = err.Error()
+		j.trouble = oneLine(err.Error())
 	}
 	if j.log != nil {
 		j.log.close()
@@ -155,9 +167,12 @@ func (j *join) giveBack(m *Mirror, err error) {
 
 // joinThese copies tables and brings them in. What keeps one of them waiting does not keep the others.
 func (m *Mirror) joinThese(ctx context.Context, queue []*join) error {
+	if st := m.shared.get(); st.state != "streaming" {
+		return fmt.Errorf("%w: %s", ErrNotConnected, st.state)
+	}
 	before, err := m.source.Look(ctx)
 	if err != nil {
-		return err
+		return m.explain(err)
 	}
 	if err := m.inTurn(ctx, func() error { return m.beginJoins(before, queue) }); err != nil {
 		return err
@@ -168,11 +183,13 @@ func (m *Mirror) joinThese(ctx context.Context, queue []*join) error {
 			told = true
 			m.cfg.Log.Warn("the copy waits for older transactions to end", "tables", len(queue), "blocking", whom)
 		}
+		m.tellTrouble(ctx, queue, "older transactions must end: "+whom)
 	})
 	if err != nil {
 		return err
 	}
 	defer release()
+	m.tellTrouble(ctx, queue, "")
 	after, err := m.source.Look(ctx)
 	if err != nil {
 		return err
@@ -197,6 +214,17 @@ func (m *Mirror) joinThese(ctx context.Context, queue []*join) error {
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// tellTrouble lets status say what joins wait for.
+func (m *Mirror) tellTrouble(ctx context.Context, queue []*join, what string) {
+	// An end of the mirror is noticed by whoever goes on.
+	_ = m.inTurn(ctx, func() error {
+		for _, j := range queue {
+			j.trouble = what
+		}
+		return nil
+	})
 }
 
 // joinPatience is how long a snapshot may wait for older transactions to end before the attempt is given up.
@@ -261,7 +289,7 @@ func (j *join) note(ch *pgcdc.Change, lsn LSN) {
 func (m *Mirror) joinOne(ctx context.Context, j *join, before, after *pgcdc.Catalog, snapshot pgcdc.ExportedSnapshot) error {
 	was, now := tableOf(before, j.oid), tableOf(after, j.oid)
 	if now == nil {
-		f := &failure{Reason: reasonGone, LSN: after.LSN, Remedy: remedyGone, Gone: true}
+		f := &failure{Reason: reasonGone, LSN: after.LSN, Remedy: remedyGone, Gone: true, Absent: true}
 		return m.inTurn(ctx, func() error { m.endJoin(j, f); return nil })
 	}
 	if was == nil || was.Fingerprint != now.Fingerprint || storageOf(was).rewritten(now) {
@@ -516,18 +544,25 @@ func (m *Mirror) installJoin(j *join) bool {
 // retire takes a table out of the mirror. Readers below the present LSN go on seeing it; the commit that creates by drops it. The
 // applier's turn.
 func (m *Mirror) retire(t, by *table) {
+	if m.takeOut(t) {
+		by.replaces = append(by.replaces, t)
+	}
+}
+
+// takeOut takes a table off the list; readers that have it keep it. It says no when that was done before. The applier's turn.
+func (m *Mirror) takeOut(t *table) bool {
 	i := slices.Index(m.tables, t)
 	if i < 0 { // with the table that took its name
-		return
+		return false
 	}
 	m.tables = slices.Delete(m.tables, i, i+1)
 	maps.DeleteFunc(m.byOID, func(_ uint32, known *table) bool { return known == t })
 	t.retired, t.lastReader = m.applied, m.marks.lastSerial()
 	m.closeIndexes(t)
-	by.replaces = append(by.replaces, t)
 	if t.version.Load() != nil {
 		m.past = append(m.past, t)
 	}
+	return true
 }
 
 // reapPast forgets replaced tables that no reader can see any more. The applier's turn.

@@ -25,13 +25,14 @@ var (
 	descTableRows  = prometheus.NewDesc("pgmirror_table_rows", "Rows of a table.", []string{"relation"}, nil)
 	descTableFiles = prometheus.NewDesc("pgmirror_table_files", "Live data files of a table.", []string{"relation"}, nil)
 	descFailed     = prometheus.NewDesc("pgmirror_table_failed", "1 when the table has failed.", []string{"relation"}, nil)
+	descGone       = prometheus.NewDesc("pgmirror_table_gone", "1 when the source does not publish the table any more.", []string{"relation"}, nil)
 	descConnected  = prometheus.NewDesc("pgmirror_source_connected", "1 while the source is streaming.", nil, nil)
 )
 
 // Describe is prometheus.Collector's.
 func (m *Mirror) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descWatermark, descLagBytes, descLagSeconds, descFreshness, descSlot, descRows, descLookups, descCandidates, descCommits, descMemory, descCheckpoint,
-		descReaders, descTables, descTableRows, descTableFiles, descFailed, descConnected} {
+		descReaders, descTables, descTableRows, descTableFiles, descFailed, descGone, descConnected} {
 		ch <- d
 	}
 }
@@ -68,26 +69,32 @@ func (m *Mirror) Collect(ch chan<- prometheus.Metric) {
 		connected = 1
 	}
 	gauge(descConnected, connected)
-	gauge(descLagBytes, float64(st.LagBytes))
+	if connected == 1 { // else nobody knows, and 0 would say that all is well
+		gauge(descLagBytes, float64(st.LagBytes))
+	}
 	gauge(descLagSeconds, st.LagSeconds)
 	gauge(descFreshness, st.FreshnessSeconds)
-	gauge(descSlot, float64(st.SlotRetainedBytes))
+	if st.SlotWALStatus != "" {
+		gauge(descSlot, float64(st.SlotRetainedBytes))
+	}
 	gauge(descMemory, float64(st.Memory.Batches), "batches")
 	gauge(descMemory, float64(st.Memory.MemIndex), "mem_index")
 	gauge(descMemory, float64(st.Memory.FileIndex), "file_index")
 	gauge(descMemory, float64(st.Memory.Visibility), "visibility")
 	gauge(descCheckpoint, st.CheckpointSeconds)
 	gauge(descReaders, float64(st.Readers))
-	states := map[string]int{string(stateCopying): 0, string(stateStreaming): 0, string(stateFailed): 0}
+	states := map[string]int{string(stateCopying): 0, string(stateStreaming): 0, string(stateFailed): 0, string(stateGone): 0}
 	for _, t := range st.Tables {
 		states[t.State]++
 		gauge(descTableRows, float64(t.Rows), t.Name)
 		gauge(descTableFiles, float64(t.Files), t.Name)
-		failed := 0.0
-		if t.State == string(stateFailed) {
-			failed = 1
+		for desc, state := range map[*prometheus.Desc]string{descFailed: string(stateFailed), descGone: string(stateGone)} {
+			value := 0.0
+			if t.State == state {
+				value = 1
+			}
+			gauge(desc, value, t.Name)
 		}
-		gauge(descFailed, failed, t.Name)
 	}
 	for state, n := range states {
 		gauge(descTables, float64(n), state)

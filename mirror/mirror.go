@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,7 +78,8 @@ type Mirror struct {
 
 	joins    map[uint32]*join // by the OID of the table on the source
 	joinWake chan struct{}    // a join is wanted
-	past     []*table         // replaced by others, but readers may still see them
+	past     []*table         // replaced by others or forgotten, but readers may still see them
+	forgot   []*table         // forgotten, and to be dropped by the next commit
 	binary   bool             // the format of the stream
 
 	lastCheckpoint time.Time
@@ -229,6 +231,22 @@ func (m *Mirror) inTurn(ctx context.Context, do func() error) error { return m.h
 // inAnyTurn runs do on the applier's goroutine, perhaps in the middle of a transaction that waits for memory.
 func (m *Mirror) inAnyTurn(ctx context.Context, do func() error) error {
 	return m.hand(ctx, m.urgent, do)
+}
+
+// inReadingTurn is inAnyTurn for work that only looks at the state: as nothing is half changed by it, a panic in it is an error.
+func (m *Mirror) inReadingTurn(ctx context.Context, look func() error) error {
+	return m.inAnyTurn(ctx, func() error { return m.guarded(look) })
+}
+
+// guarded makes a panic of do an error, and logs where it was.
+func (m *Mirror) guarded(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			m.cfg.Log.Error("a command panicked", "err", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%w: %v", errPanicked, p)
+		}
+	}()
+	return do()
 }
 
 func (m *Mirror) hand(ctx context.Context, to chan<- *turn, do func() error) error {

@@ -44,13 +44,27 @@ func (m *Mirror) Pin(ctx context.Context, req readstate.PinRequest) (*readstate.
 		if st, ok := m.frozenAt(req.At); ok {
 			return st, nil
 		}
-		return nil, err
+		return nil, m.outside(err)
 	}
 	how := newest
 	if req.At != 0 {
 		how = chosen
 	}
 	return m.stateAt(p.LSN, func() { m.marks.release(p) }, how)
+}
+
+// outside adds to the error of an LSN outside the window what decides how far that reaches, and what else can be read.
+func (m *Mirror) outside(err error) error {
+	if !errors.Is(err, ErrOutsideWindow) {
+		return err
+	}
+	text := fmt.Sprintf("the setting history (%s) says how far back it goes, at most to the start of run", m.cfg.History)
+	for _, v := range m.shared.views() {
+		if v.failure != nil && v.failure.Good != 0 {
+			text += fmt.Sprintf("; table %s, which is %s, can be read at %s", v.table, v.state.shown(v.failure), v.failure.Good)
+		}
+	}
+	return fmt.Errorf("%w; %s", err, text)
 }
 
 // frozenAt is a state at the last good LSN of failed tables, below the window: only they can be read in it. Their content
@@ -137,6 +151,9 @@ func unreadable(name readstate.TableName, state tableState, f *failure, at LSN) 
 		return fmt.Sprintf("table %s is being copied; wait until it is streaming", name)
 	case f == nil || at <= f.Good:
 		return ""
+	}
+	if f.Absent {
+		return absent(name, f)
 	}
 	text := fmt.Sprintf("table %s failed at %s: %s", name, f.LSN, f.Reason)
 	switch {

@@ -86,6 +86,9 @@ func (m *Mirror) recoverTable(r tableRecord, held *iceberg.TableState, fault err
 	t := &table{oid: r.OID, name: r.Name, uuid: r.UUID, fingerprint: r.Fingerprint, storage: r.Storage, state: r.State, failure: r.Failure,
 		unrepresentable: r.Nulled, truncatedBy: r.TruncatedBy, forms: r.Forms, durable: m.doc.Cut, stored: &r}
 	m.adopt(t)
+	if f := t.failure; f != nil && r.Resync == "" {
+		m.cfg.Log.Warn("a table is still "+t.state.shown(f), "relation", t.String(), "lsn", f.LSN.String(), "err", f.Reason, "remedy", f.Remedy)
+	}
 	if r.Resync != "" {
 		m.wantJoin(r.OID, t, r.Resync)
 	}

@@ -36,6 +36,9 @@ func (m *Mirror) Resync(ctx context.Context, req ResyncRequest, progress func(st
 	if len(req.Tables) == 0 {
 		return nil, errors.New("resync: name the tables")
 	}
+	if opening := m.shared.opening(); opening != "" {
+		return nil, fmt.Errorf("resync: %s", opening)
+	}
 	for _, name := range req.Tables {
 		if _, err := m.findTable(name); err != nil {
 			return nil, fmt.Errorf("resync: %w", err)
@@ -108,7 +111,7 @@ func (m *Mirror) await(ctx context.Context, j *join, progress func(string)) erro
 		case <-m.clock.After(resyncPoll):
 		}
 		var line string
-		if err := m.inAnyTurn(ctx, func() error { line = j.progress(); return nil }); err != nil {
+		if err := m.inReadingTurn(ctx, func() error { line = j.progress(); return nil }); err != nil {
 			return err
 		}
 		progress(line)
@@ -125,5 +128,5 @@ func (j *join) progress() string {
 	case j.trouble != "":
 		return fmt.Sprintf("%s: waits: %s", j.old, j.trouble)
 	}
-	return fmt.Sprintf("%s: waits", j.old)
+	return fmt.Sprintf("%s: waits for a snapshot of the source", j.old)
 }

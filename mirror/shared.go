@@ -33,6 +33,7 @@ type tableView struct {
 	damage  string
 	schema  *arrow.Schema
 	copied  *atomic.Int64 // rows of a copy under way
+	joins   bool          // it waits to be copied, or is
 	before  *tableView    // what readers below the table's first LSN see in its place; nil when they see nothing
 }
 
@@ -80,7 +81,7 @@ func (m *Mirror) updateShared() {
 }
 
 func (t *table) view() *tableView {
-	v := &tableView{table: t, state: t.state, failure: t.failure, damage: t.damage, schema: arrow.NewSchema(nil, nil), copied: t.copied}
+	v := &tableView{table: t, state: t.state, failure: t.failure, damage: t.damage, schema: arrow.NewSchema(nil, nil), copied: t.copied, joins: t.joining != nil}
 	if t.shape != nil {
 		v.schema = t.shape.arrow
 	}

@@ -49,7 +49,7 @@ type MemoryStatus struct {
 // TableStatus is one table's part of Status.
 type TableStatus struct {
 	Name       string `json:"name"`  // schema.table
-	State      string `json:"state"` // streaming, copying, resyncing, failed
+	State      string `json:"state"` // streaming, copying, resyncing, failed, gone
 	InsertOnly bool   `json:"insert_only,omitempty"`
 	// Types are columns with the form that the configuration gives them.
 	Types    map[string]string `json:"types,omitempty"`

@@ -63,7 +63,7 @@ func (m *Mirror) status(ctx context.Context) (*Status, error) {
 	}
 	if !sh.opened {
 		for _, v := range sh.tables {
-			ts := TableStatus{Name: v.table.String(), State: string(v.state), Types: v.table.forms}
+			ts := TableStatus{Name: v.table.String(), State: v.state.shown(v.failure), Types: v.table.forms}
 			if v.copied != nil {
 				ts.CopiedRows = v.copied.Load()
 			}
@@ -72,7 +72,7 @@ func (m *Mirror) status(ctx context.Context) (*Status, error) {
 		}
 		return st, nil
 	}
-	err := m.inAnyTurn(ctx, func() error { m.describeStatus(st); return nil })
+	err := m.inReadingTurn(ctx, func() error { m.describeStatus(st); return nil })
 	if err != nil {
 		return nil, fmt.Errorf("status: %w", err)
 	}
@@ -107,7 +107,7 @@ func (m *Mirror) describeStatus(st *Status) {
 	}
 	st.Memory = MemoryStatus{Batches: m.memory.Load(), Limit: m.cfg.Memory}
 	for _, t := range m.tables {
-		ts := TableStatus{Name: t.String(), State: string(t.state), Rows: t.rows, Unrepresentable: t.unrepresentable, DurableLSN: m.durable.String(), Types: t.forms}
+		ts := TableStatus{Name: t.String(), State: t.state.shown(t.failure), Rows: t.rows, Unrepresentable: t.unrepresentable, DurableLSN: m.durable.String(), Types: t.forms}
 		ts.setFailure(t.failure)
 		if t.copied != nil {
 			ts.CopiedRows = t.copied.Load()

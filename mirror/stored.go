@@ -74,7 +74,7 @@ func (s *Stored) Status(version string, committed *readstate.State, at time.Time
 	}
 	for i := range s.doc.Tables {
 		r := &s.doc.Tables[i]
-		ts := TableStatus{Name: r.Name.String(), State: string(r.State), InsertOnly: r.Mode == insertOnly, Rows: r.Rows, Unrepresentable: r.Nulled, DurableLSN: cut, Types: r.Forms}
+		ts := TableStatus{Name: r.Name.String(), State: r.State.shown(r.Failure), InsertOnly: r.Mode == insertOnly, Rows: r.Rows, Unrepresentable: r.Nulled, DurableLSN: cut, Types: r.Forms}
 		ts.setFailure(r.Failure)
 		if t, ok := committed.Table(r.Name); ok {
 			for _, f := range t.Files {

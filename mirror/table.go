@@ -40,12 +40,25 @@ type failure struct {
 	// Missing is the fingerprint that the table had when the source changed a row that was not found. When the catalogue shows another one, that is
 	// why: labels of enums and attributes of composites give a row another text without a row event. The table is then copied again.
 	Missing string `json:"missing,omitempty"`
+	// Absent says that the source does not publish the table any more: it is Gone, and there is nothing that it could be copied from.
+	Absent bool `json:"absent,omitempty"`
 }
 
 // repaired says whether a look at the catalogue shows that the reason of the failure is no more.
 func (f *failure) repaired(now *pgcdc.Table) bool {
 	return now.Unsupported == "" && (f.Gone || f.Missing != "" && f.Missing != now.Fingerprint)
 }
+
+// shown is the state that people are told of.
+func (s tableState) shown(f *failure) string {
+	if s == stateFailed && f != nil && f.Absent {
+		return string(stateGone)
+	}
+	return string(s)
+}
+
+// stateGone is shown of a failed table that the source does not publish any more; no table is in it.
+const stateGone tableState = "gone"
 
 // table is the state of one mirrored table. The applier owns it; what other goroutines may look at is version, and
 // status fields under the mirror's status lock.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"pgmirror/iceberg"
@@ -43,12 +44,15 @@ func (m *Mirror) Verify(ctx context.Context, req VerifyRequest, progress func(li
 		left[i] = i
 	}
 	for round := 1; len(left) > 0 && round <= verifyRounds; round++ {
+		if err := m.awaitJoins(ctx, wanted, left, req.patience(), tell); err != nil {
+			return nil, err
+		}
 		if left, err = m.verifyRound(ctx, wanted, left, rep, &req, tell); err != nil {
 			return nil, err
 		}
 	}
 	for _, t := range rep.Tables {
-		rep.Equal = rep.Equal && t.Outcome == VerifyEqual
+		rep.Equal = rep.Equal && (t.Outcome == VerifyEqual || t.Gone)
 	}
 	return rep, nil
 }
@@ -109,10 +113,10 @@ func (m *Mirror) verifyRound(ctx context.Context, wanted []*table, left []int, r
 	defer state.Release()
 	m.marks.release(hold)
 	rep.LSN = state.LSN.String()
-	failures := map[*table]string{}
+	failures := map[*table]verifyFailure{}
 	for _, v := range m.shared.views() {
 		if v.failure != nil {
-			failures[v.table] = v.unreadable(v.failure.Good+1, chosen)
+			failures[v.table] = verifyFailure{v.unreadable(v.failure.Good+1, chosen), v.failure.Absent, v.joins}
 		}
 	}
 	for _, i := range left {
@@ -158,23 +162,67 @@ func (m *Mirror) reach(ctx context.Context, f LSN, tell *teller) error {
 	}
 }
 
+// awaitJoins waits for tables that are being copied, for as long as patience says, and puts those that have joined meanwhile in the place of
+// what they replaced. A healthy table that is copied again is compared as it is.
+func (m *Mirror) awaitJoins(ctx context.Context, wanted []*table, left []int, patience time.Duration, tell *teller) error {
+	deadline := time.Now().Add(patience)
+	for told := false; ; told = true {
+		var names []string
+		views := map[readstate.TableName]*tableView{}
+		for _, v := range m.shared.views() {
+			views[v.table.name] = v
+		}
+		for _, i := range left {
+			v := views[wanted[i].name]
+			if v == nil {
+				continue
+			}
+			if wanted[i] = v.table; v.joins && v.state != stateStreaming {
+				names = append(names, v.table.String())
+			}
+		}
+		if len(names) == 0 || time.Now().After(deadline) {
+			return nil
+		}
+		if !told {
+			tell.notice("waits until they are copied: " + strings.Join(names, ", "))
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(streamingPause):
+		}
+	}
+}
+
+// verifyFailure is why a table that has failed is not compared; absent says that there is nothing to compare it with.
+type verifyFailure struct {
+	reason string
+	absent bool
+	joins  bool // it is being copied again
+}
+
 // verifyTable compares one table; retry says that the snapshot can no longer be read, so that it takes a newer one.
 func (m *Mirror) verifyTable(ctx context.Context, t *table, catalog *pgcdc.Catalog, snapshot pgcdc.ExportedSnapshot, state *readstate.State,
-	failed string, percent float64, tell *teller, r *VerifyTable) (retry bool, err error) {
+	failed verifyFailure, percent float64, tell *teller, r *VerifyTable) (retry bool, err error) {
 	ours, _ := state.Table(t.name)
 	at := slices.IndexFunc(catalog.Tables, func(s pgcdc.Table) bool { return s.OID == t.oid })
 	switch {
-	case failed != "":
-		r.Outcome, r.Reason = VerifyFailed, failed
+	case failed.absent:
+		r.Outcome, r.Reason, r.Gone = VerifySkipped, failed.reason, true
+	case failed.joins:
+		r.Outcome, r.Reason, retry = VerifySkipped, "it is being copied and not there yet: "+failed.reason, true
+	case failed.reason != "":
+		r.Outcome, r.Reason = VerifyFailed, failed.reason
 	case ours == nil:
 		r.Outcome, r.Reason = VerifySkipped, "it is not mirrored any more"
 	case ours.Err != "":
 		r.Outcome, r.Reason = VerifySkipped, ours.Err
 	case at < 0:
-		r.Outcome, r.Reason = VerifyFailed, "the source has no such table in the publication any more"
+		r.Outcome, r.Reason, r.Gone = VerifySkipped, reasonGone+" while it waited to be compared", true
 	}
 	if r.Outcome != "" {
-		return false, nil
+		return retry, nil
 	}
 	c, unlike, err := m.newComparison(snapshot, &catalog.Tables[at], ours, percent, tell)
 	if err == nil && unlike == "" {
@@ -204,7 +252,7 @@ func (c *comparison) run(ctx context.Context, r *VerifyTable) error {
 	if err != nil {
 		return err
 	}
-	r.SourceRows, r.MirrorRows = theirs.total.rows, mine.total.rows
+	r.SourceRows, r.MirrorRows, r.Nulled = theirs.total.rows, mine.total.rows, c.nulled
 	r.Outcome = VerifyEqual
 	if theirs.total == mine.total {
 		return nil

@@ -18,6 +18,7 @@ import (
 // comparison compares one table of the source, in an exported snapshot, with the mirror's at the snapshot's consistent point.
 // Both sides are streamed: a row is encoded, hashed, added to its side's tally and forgotten.
 type comparison struct {
+	nulled   int64 // values of the source that are compared as NULL, for the mirror cannot hold them
 	m        *Mirror
 	snapshot pgcdc.ExportedSnapshot
 	source   *pgcdc.Table
@@ -87,14 +88,20 @@ func (c *comparison) readSource(ctx context.Context, each rowFunc) error {
 			return fmt.Errorf("the source sent %d columns, the mirror has %d", len(tuple), len(c.columns))
 		}
 		e.begin()
+		nulled := int64(0)
 		for i := range c.columns {
-			if err := c.encode(e, i, tuple[i]); err != nil {
+			null, err := c.encode(e, i, tuple[i])
+			if err != nil {
 				return err
+			}
+			if null {
+				nulled++
 			}
 		}
 		if c.sample != nil && !c.sample.has(e) {
 			return nil
 		}
+		c.nulled += nulled
 		return each(e)
 	}
 	if c.sample != nil {
@@ -103,7 +110,8 @@ func (c *comparison) readSource(ctx context.Context, each rowFunc) error {
 	return c.m.source.Copy(ctx, c.snapshot, c.source, row)
 }
 
-func (c *comparison) encode(e *rowEncoder, i int, v pgcdc.Value) error {
+// encode adds a value of the source; nulled says that the mirror holds NULL in its place.
+func (c *comparison) encode(e *rowEncoder, i int, v pgcdc.Value) (nulled bool, err error) {
 	column := &c.columns[i]
 	begin := len(e.buf)
 	e.whole = column.key
@@ -111,15 +119,16 @@ func (c *comparison) encode(e *rowEncoder, i int, v pgcdc.Value) error {
 		e.Null()
 	} else if err := column.pg.Decode(v.Format, v.Data, e); errors.Is(err, pgcdc.ErrUnrepresentable) {
 		if !c.m.cfg.NullUnrepresentable || column.primary {
-			return &unreadableValue{column.name, err}
+			return false, &unreadableValue{column.name, err}
 		}
 		e.buf = e.buf[:begin]
 		e.Null()
+		nulled = true
 	} else if err != nil {
-		return fmt.Errorf("column %q: %w", column.name, err)
+		return false, fmt.Errorf("column %q: %w", column.name, err)
 	}
 	e.end()
-	return nil
+	return nulled, nil
 }
 
 // readMirror calls each with every row of the read state, or with those of the sample.

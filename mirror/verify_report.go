@@ -57,10 +57,13 @@ const (
 type VerifyTable struct {
 	Name       string `json:"name"`
 	Outcome    string `json:"outcome"`
+	Gone       bool   `json:"gone,omitempty"`   // skipped because the source does not publish it any more: that is no fault
 	Reason     string `json:"reason,omitempty"` // empty when it is equal
 	LSN        string `json:"lsn"`
 	SourceRows int64  `json:"source_rows"`
 	MirrorRows int64  `json:"mirror_rows"`
+	// Nulled counts values of the rows compared that the mirror holds as NULL (on_unrepresentable); they count as equal.
+	Nulled int64 `json:"unrepresentable,omitempty"`
 	// Differences are up to ten keys that differ; More says that there are others.
 	Differences []VerifyDifference `json:"differences,omitempty"`
 	More        bool               `json:"more,omitempty"`

@@ -340,11 +340,11 @@ func TestVerifyFailed(t *testing.T) {
 	w.end()
 }
 
-// TestVerifyUnpublished: a table that the publication has no more is a finding.
+// TestVerifyUnpublished: a table that the publication has no more is skipped, which is no fault.
 func TestVerifyUnpublished(t *testing.T) {
 	w := verified(t)
 	w.source.catalog = slices.DeleteFunc(slices.Clone(w.source.tables), func(t pgcdc.Table) bool { return t.Name == "keyed" })
-	if r := w.outcome(w.verify(VerifyRequest{Tables: []string{"keyed"}}), "public.keyed"); r.Outcome != VerifyFailed || !strings.Contains(r.Reason, "publication") {
+	if r := w.outcome(w.verify(VerifyRequest{Tables: []string{"keyed"}}), "public.keyed"); r.Outcome != VerifySkipped || !r.Gone || !strings.Contains(r.Reason, "publication") {
 		t.Errorf("the report is %+v", r)
 	}
 	w.end()
@@ -449,4 +449,58 @@ type blockedSource struct{ *fakeSource }
 func (s blockedSource) Snapshot(ctx context.Context, patience time.Duration, waiting func(string)) (pgcdc.ExportedSnapshot, func(), error) {
 	waiting("process 7 for " + patience.String())
 	return s.fakeSource.Snapshot(ctx, patience, waiting)
+}
+
+// TestVerifyWaitsForCopies: a table that has changed on the source is compared once it is copied again; one whose copy does not end in
+// time is skipped, for that reason, and is no difference.
+func TestVerifyWaitsForCopies(t *testing.T) {
+	for _, ends := range []bool{true, false} {
+		b := newBank(11)
+		m := b.begin(t)
+		opened(t, m)
+		for range 20 {
+			b.transfer()
+		}
+		if !ends {
+			b.hold(2)
+		}
+		b.source.mu.Lock()
+		b.source.tables[1].Fingerprint += "'"
+		b.source.mu.Unlock()
+		b.source.idle()
+		patience := time.Minute
+		if !ends {
+			patience = 50 * time.Millisecond
+		}
+		rep, err := m.Verify(t.Context(), VerifyRequest{PatienceMS: patience.Milliseconds()}, func(string) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := rep.Tables[1]; ends != rep.Equal || !ends && (r.Outcome != VerifySkipped || !strings.Contains(r.Reason, "being copied")) {
+			t.Errorf("its copy ends: %v, the report is %+v", ends, rep)
+		}
+	}
+}
+
+// TestVerifyCountsNulls: values that the mirror holds as NULL because it cannot represent them count as equal and are told.
+func TestVerifyCountsNulls(t *testing.T) {
+	b := newBank(11)
+	b.source.tables[2] = tableDef(3, "log", 'd', []int{0}, []int{0}, oidInt4, oidNumeric, oidText)
+	b.source.rows = func(oid uint32, _ LSN) [][]cell {
+		if oid != 3 {
+			return nil
+		}
+		return [][]cell{{val("1"), {wire: "NaN"}, nil}, {val("2"), val("1.50"), nil}, {val("3"), {wire: "Infinity"}, nil}, {val("4"), nil, nil}}
+	}
+	m := b.mirror(t)
+	m.cfg.NullUnrepresentable = true
+	b.going(t, m)
+	opened(t, m)
+	rep, err := m.Verify(t.Context(), VerifyRequest{}, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := rep.Tables[2]; !rep.Equal || r.Nulled != 2 || rep.Tables[0].Nulled != 0 {
+		t.Errorf("the report is %+v", rep)
+	}
 }

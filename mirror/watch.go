@@ -20,6 +20,7 @@ type look struct {
 
 // watch looks at the catalogue from time to time.
 func (m *Mirror) watch(ctx context.Context) error {
+	told := ""
 	for {
 		select {
 		case <-m.clock.After(m.cfg.CatalogPoll):
@@ -33,8 +34,13 @@ func (m *Mirror) watch(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			m.cfg.Log.Warn("look at the catalogue", "err", err)
+			if text := err.Error(); text != told {
+				m.cfg.Log.Warn("look at the catalogue", "err", err)
+				told = text
+			}
+			continue
 		}
+		told = ""
 	}
 }
 
@@ -43,7 +49,7 @@ func (m *Mirror) look(ctx context.Context) error {
 	began := m.clock.Now()
 	c, err := m.source.Look(ctx)
 	if err != nil {
-		return err
+		return m.explain(err)
 	}
 	m.counts.sourceEnd.Store(uint64(c.LSN))
 	kept, err := m.rowsKept(ctx, c)
@@ -125,17 +131,19 @@ func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) error {
 		case c.LSN <= t.seen: // known as it is later
 		case t.state == stateCopying: // its join compares for itself
 		case t.state == stateFailed:
-			if t.joining == nil && ok && t.failure.repaired(now) {
-				why := "it is back in the publication"
-				if !t.failure.Gone {
-					why = "the table's definition changed before a row was not found"
-				}
-				m.wantJoin(t.oid, t, why)
+			switch {
+			case t.joining != nil:
+			case ok && t.failure.repaired(now) && t.failure.Gone:
+				m.wantJoin(t.oid, t, "it is back in the publication")
+			case ok && t.failure.repaired(now):
+				m.wantJoin(t.oid, t, "the table's definition changed before a row was not found")
+			case !ok && !t.failure.Absent:
+				m.absent(t, c.LSN, "")
 			}
 		case !ok:
-			m.fail(t, c.LSN, &failure{Reason: reasonGone, Remedy: remedyGone, Gone: true})
+			m.absent(t, c.LSN, "")
 		case now.Unsupported != "":
-			m.fail(t, c.LSN, &failure{Reason: now.Unsupported, Remedy: remedyGone, Gone: true})
+			m.fail(t, c.LSN, &failure{Reason: now.Unsupported, Remedy: remedyChanged, Gone: true})
 		case now.Fingerprint != t.fingerprint:
 			if s := t.evolved(now); s == nil || m.binary && !tableBinaryOK(now) {
 				m.outdated(t, t.oid, c.LSN, "the table's definition changed: "+t.changed(now))
@@ -168,7 +176,7 @@ func (m *Mirror) newcomer(now *pgcdc.Table, lsn LSN) {
 	t := &table{oid: now.OID, name: nameOf(now), state: stateCopying, seen: lsn}
 	m.adopt(t)
 	if now.Unsupported != "" {
-		m.fail(t, lsn, &failure{Reason: now.Unsupported, Remedy: "then " + copyAnew, Gone: true})
+		m.fail(t, lsn, &failure{Reason: now.Unsupported, Remedy: remedyChanged, Gone: true})
 		return
 	}
 	m.cfg.Log.Info("a table has joined the publication", "relation", t.String(), "lsn", lsn.String())
@@ -208,9 +216,9 @@ func (m *Mirror) resolve(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) {
 		now, reason := seen[t.oid], ""
 		switch {
 		case now == nil:
-			m.fail(t, m.applied, &failure{Reason: reasonGone + " while the mirror was stopped", Remedy: remedyGone, Gone: true})
+			m.absent(t, m.applied, " while the mirror was stopped")
 		case now.Unsupported != "":
-			m.fail(t, m.applied, &failure{Reason: now.Unsupported, Remedy: remedyGone, Gone: true})
+			m.fail(t, m.applied, &failure{Reason: now.Unsupported, Remedy: remedyChanged, Gone: true})
 		case now.Fingerprint != t.fingerprint:
 			reason = "the table's definition changed while the mirror was stopped: " + t.changed(now)
 		case t.storage.rewritten(now) && kept[t.oid] == pgcdc.KeptUnknown:

@@ -127,7 +127,7 @@ func (w *watermarks) register(at LSN) (*pin, error) {
 		at = high
 	}
 	if at < low || at > high {
-		return nil, fmt.Errorf("%w: %s is not between %s and %s, the LSNs that can be read now", ErrOutsideWindow, at, low, high)
+		return nil, fmt.Errorf("%w: the mirror can be read from %s to %s now, not at %s", ErrOutsideWindow, low, high, at)
 	}
 	w.serial++
 	p := &pin{LSN: at, serial: w.serial}

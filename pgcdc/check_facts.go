@@ -33,6 +33,7 @@ type checkFacts struct {
 	missing      []string // publications that do not exist
 	relations    []*checkedRelation
 	candidates   []candidate // what a missing publication could hold
+	others       []string    // publications of the database, when one is missing
 	unlogged     []string    // qualified names that a publication of all tables or of a schema passes over
 	tableBytes   int64
 
@@ -93,7 +94,7 @@ func (s *Source) gather(ctx context.Context, conn *pgconn.PgConn, options CheckO
 		return nil, err
 	}
 	if len(f.missing) > 0 {
-		if f.candidates, err = allCandidates(ctx, conn); err != nil {
+		if err := f.readCandidates(&l); err != nil {
 			return nil, err
 		}
 	}

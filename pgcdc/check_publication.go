@@ -49,6 +49,43 @@ func (f *checkFacts) readPublications(l *looker, found []publicationRow) error {
 	return f.readRelations(l, found)
 }
 
+// readCandidates reads what a missing publication could hold, and the publications that exist.
+func (f *checkFacts) readCandidates(l *looker) (err error) {
+	if f.candidates, err = allCandidates(l.ctx, l.conn); err != nil {
+		return err
+	}
+	err = l.rows("SELECT pubname FROM pg_publication ORDER BY pubname", func(r *rowReader) error {
+		f.others = append(f.others, r.text())
+		return nil
+	})
+	if err != nil || len(f.candidates) == 0 {
+		return err
+	}
+	oids, index := make([]uint32, len(f.candidates)), map[uint32]int{}
+	for i, c := range f.candidates {
+		oids[i], index[c.oid] = c.oid, i
+	}
+	rows, err := l.types(oids)
+	if err != nil {
+		return err
+	}
+	types := newTypeCatalog(rows)
+	return l.rows(`SELECT attrelid, attname, atttypid, atttypmod, format_type(atttypid, atttypmod) FROM pg_attribute
+		WHERE attnum > 0 AND NOT attisdropped AND attrelid IN (`+joinOIDs(oids)+`) ORDER BY attrelid, attnum`, func(r *rowReader) error {
+		i, known := index[r.oid()]
+		name, oid, mod, formatted := r.text(), r.oid(), int32(r.int(32)), r.text()
+		if !known || f.candidates[i].refused != "" {
+			return nil
+		}
+		if t := types.resolve(oid, mod, formatted); t.Unsupported != "" {
+			f.candidates[i].refused, _ = strings.CutSuffix(t.Unsupported, whatToDo)
+		} else if name == hiddenColumn {
+			f.candidates[i].refused = "a column has the name of the mirror's own"
+		}
+		return nil
+	})
+}
+
 // wholesale is SQL for whether publication b publishes all tables or those of the schema n; the latter came with PostgreSQL 15.
 func wholesale(version int) string {
 	if version < 15 {
@@ -60,17 +97,35 @@ func wholesale(version int) string {
 // publicationFindings judges the publications as a whole.
 func (j *judgement) publicationFindings() {
 	for _, name := range j.missing {
-		var tables []string
+		var tables, left []string
 		for _, c := range j.candidates {
-			if c.usable {
+			switch {
+			case !c.usable:
+			case c.refused != "":
+				left = append(left, qualified(c.schema, c.name)+" ("+c.refused+")")
+			default:
 				tables = append(tables, qualified(c.schema, c.name))
 			}
 		}
+		problem := "it does not exist"
+		if len(j.others) > 0 {
+			quoted := make([]string, len(j.others))
+			for i, other := range j.others {
+				quoted[i] = quoteIdent(other)
+			}
+			problem += "; this database has " + strings.Join(quoted, ", ")
+		}
 		fix := Fix{Advice: "no table of the database has a primary key or another replica identity: give the tables one, then make the publication"}
 		if len(tables) > 0 {
-			fix = Fix{SQL: []string{createPublication(name, tables)}, Advice: "these are all tables with a usable replica identity: leave out those that you do not want. run --create-publication makes the same, if the role owns them"}
+			fix = Fix{SQL: []string{createPublication(name, tables)}, Advice: "these are all tables with a usable replica identity: leave out those that you do not want. run --create-publication makes one by itself, if the role owns the tables"}
+			if len(left) > 0 {
+				fix.Advice += ". Not mirrored, and so left out: " + strings.Join(left, ", ")
+			}
+			if len(j.others) > 0 {
+				fix.Advice = "is it one of those that exist? Then name it with --publication. Else: " + fix.Advice
+			}
 		}
-		j.add(Finding{LevelError, "publication", "publication " + quoteIdent(name), "it does not exist", "the publication says which tables are mirrored", fix})
+		j.add(Finding{LevelError, "publication", "publication " + quoteIdent(name), problem, "the publication says which tables are mirrored", fix})
 	}
 	for _, p := range j.publications {
 		object := "publication " + quoteIdent(p.name)

@@ -134,9 +134,10 @@ func (j *judgement) columnFindings(r *checkedRelation) (refused bool) {
 		refused = true
 	}
 	if len(numerics) > 0 {
-		j.add(Finding{LevelNote, "numeric", "table " + r.qualified(), "numeric without a precision that fits 38 digits: " + strings.Join(numerics, ", "),
-			"Iceberg's decimals have fixed scales, so the mirror keeps the exact text", Fix{
-				Advice: "nothing need be done: queries can CAST it to DECIMAL(38,s) or DOUBLE; or the setting types makes it decimal(p,s), which stops the table at a value that does not fit, or double",
+		first := numerics[0]
+		j.add(Finding{LevelWarning, "numeric", "table " + r.qualified(), "numeric without a precision that fits 38 digits: " + strings.Join(numerics, ", "),
+			"Iceberg's decimals have fixed scales, so the mirror holds the exact text: ORDER BY, max, min and < compare it as text, in which '9' is above '10', and sum does not take it", Fix{
+				Advice: "ALTER TABLE " + r.qualified() + " ALTER COLUMN " + first + " TYPE numeric(p,s), with p up to 38 and a scale s that rounds none of its values; or a line below the setting types, decimal(p,s) or double; or write CAST(" + first + " AS DECIMAL(38,s)) in queries",
 			}})
 	}
 	return refused

@@ -28,13 +28,13 @@ func TestConnect(t *testing.T) {
 	p.WriteFile("server.crt", []byte(certificate))
 	p.WriteFile("server.key", []byte(key))
 	const password = "s3cr et'\\x"
-	p.Exec("CREATE ROLE locked LOGIN REPLICATION PASSWORD 's3cr et''\\x'", "CREATE ROLE weak LOGIN", "CREATE ROLE kept_out LOGIN REPLICATION",
+	p.Exec("CREATE ROLE locked LOGIN REPLICATION PASSWORD 's3cr et''\\x'", "CREATE ROLE weak LOGIN", "CREATE ROLE plain LOGIN REPLICATION PASSWORD 'x'", "CREATE ROLE kept_out LOGIN REPLICATION",
 		"CREATE DATABASE closed", "REVOKE CONNECT ON DATABASE closed FROM PUBLIC", "ALTER SYSTEM SET ssl = on")
 	rest, err := os.ReadFile(filepath.Join(p.DataDir(), "pg_hba.conf"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules := "hostssl all locked 127.0.0.1/32 scram-sha-256\nhost all locked 127.0.0.1/32 reject\n"
+	rules := "hostssl all locked 127.0.0.1/32 scram-sha-256\nhost all locked 127.0.0.1/32 reject\nhostssl all plain 127.0.0.1/32 reject\nhostnossl all plain 127.0.0.1/32 scram-sha-256\n"
 	p.WriteFile("pg_hba.conf", append([]byte(rules), rest...))
 	p.Exec("SELECT pg_reload_conf()")
 	eventually(t, "the server speaks TLS", func() bool { return p.QueryRow("SELECT current_setting('ssl')") == "on" })
@@ -82,6 +82,8 @@ func TestConnect(t *testing.T) {
 		})
 	}
 	for name, source := range map[string]string{
+		"no password":       base + " sslmode=require",
+		"no TLS":            fmt.Sprintf("host=127.0.0.1 port=%d user=plain dbname=postgres password='wr0ng s3cr' sslmode=prefer", p.Port()),
 		"wrong password":    base + " password='wr0ng s3cr' sslmode=require",
 		"no encryption":     base + " password=" + quoted + " sslmode=disable",
 		"unknown authority": base + " password=" + quoted + " sslmode=verify-full sslrootcert=" + file("other.crt", otherAuthority(t)),
@@ -98,6 +100,12 @@ func TestConnect(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 			if errors.Is(err, pgcdc.ErrNoReplication) != (name == "no replication") {
+				t.Errorf("%v", err)
+			}
+			if missing := strings.Contains(err.Error(), "no password was supplied"); missing != (name == "no password") || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%v", err)
+			}
+			if name == "no TLS" && (!strings.Contains(err.Error(), "password authentication failed") || strings.Contains(err.Error(), "reject")) {
 				t.Errorf("%v", err)
 			}
 			if name == "no right to connect" && !strings.Contains(err.Error(), "GRANT CONNECT") {

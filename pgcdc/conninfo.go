@@ -143,7 +143,7 @@ func replicationConfig(base *pgconn.Config, silence time.Duration) *pgconn.Confi
 func connect(ctx context.Context, cfg *pgconn.Config) (*pgconn.PgConn, error) {
 	conn, err := pgconn.ConnectConfig(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the source: %w", explainConnect(ctx, cfg.User, err))
+		return nil, fmt.Errorf("connect to the source: %w", ExplainConnect(ctx, cfg, err))
 	}
 	version := majorVersion(conn.ParameterStatus("server_version"))
 	set := "SET search_path = pg_catalog"
@@ -161,38 +161,6 @@ func connect(ctx context.Context, cfg *pgconn.Config) (*pgconn.PgConn, error) {
 		return nil, fmt.Errorf("connect to the source: %w", err)
 	}
 	return conn, nil
-}
-
-// explainConnect adds to a refused connection what a person can do about it.
-func explainConnect(ctx context.Context, user string, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	var hint string
-	switch sqlState(err) {
-	case "42501":
-		var fault *pgconn.PgError
-		if errors.As(err, &fault) && fault.Routine != "CheckMyDatabase" {
-			return fmt.Errorf("%w: %w", ErrNoReplication, err)
-		}
-		hint = "run GRANT CONNECT ON DATABASE … TO the role"
-	case "28P01":
-		hint = "check the password of role " + user + ", and its client certificate if the server wants one"
-	case "28000":
-		hint = "pg_hba.conf of the source must let role " + user + " in, and the role must exist and have LOGIN"
-		if strings.Contains(err.Error(), "client certificate") {
-			hint = "name the role's certificate with sslcert and sslkey, signed by an authority that the server knows (ssl_ca_file)"
-		}
-	case "3D000":
-		hint = "name an existing database in --source"
-	case "42704": // a setting that we pin is not known
-		return fmt.Errorf("%w: %w", ErrVersion, err)
-	case "08P01":
-		hint = "connect to the server itself, not through a connection pooler"
-	default:
-		return err
-	}
-	return fmt.Errorf("%w (%s)", err, hint)
 }
 
 // majorVersion reads the first number of server_version, such as "15.18 (Debian)" or "19beta1".

@@ -76,7 +76,8 @@ func (s *Source) publicationNames() string {
 type candidate struct {
 	oid          uint32
 	schema, name string
-	usable       bool // has an identity with which updates and deletes go on working once it is published, and so do all its partitions
+	refused      string // why check would not have it published: the mirror cannot hold it; empty when it can
+	usable       bool   // has an identity with which updates and deletes go on working once it is published, and so do all its partitions
 }
 
 // identityUsable is SQL for what the server demands of a published table before it lets an update or delete through

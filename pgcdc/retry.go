@@ -30,8 +30,24 @@ func IsRetryable(err error) bool {
 var lastingErrors = []error{
 	ErrRewritten, ErrVersion, ErrWALLevel, ErrNoReplication,
 	ErrSlotMissing, ErrSlotLost, ErrSlotMismatch, ErrSlotExists,
-	ErrPublicationMissing, ErrPublicationYounger, ErrPublicationPartial, ErrNothingToPublish,
+	ErrPublicationMissing, ErrPublicationDropped, ErrPublicationYounger, ErrPublicationPartial, ErrNothingToPublish,
 	ErrProtocol, ErrDecoding,
+}
+
+// IsMendable says of an error that is not retryable whether a person can mend the source so that the same call succeeds, and the mirror goes
+// on where it was: a password, rights, a certificate, a setting. It is false when changes are lost, or the WAL cannot be read.
+func IsMendable(err error) bool {
+	for _, final := range finalErrors {
+		if errors.Is(err, final) {
+			return false
+		}
+	}
+	return true
+}
+
+var finalErrors = []error{
+	ErrRewritten, ErrVersion, ErrSlotMissing, ErrSlotLost, ErrSlotMismatch, ErrSlotExists,
+	ErrPublicationDropped, ErrPublicationYounger, ErrNothingToPublish, ErrProtocol, ErrDecoding,
 }
 
 // passingErrors are retryable by themselves.

@@ -29,9 +29,9 @@ var (
 	ErrNoReplication = errors.New("the role may not replicate; run ALTER ROLE … REPLICATION on the source")
 
 	// ErrSlotMissing is a configured slot that does not exist.
-	ErrSlotMissing = errors.New("the replication slot does not exist; if it was dropped, changes are missing: run `pgmirror drop` and mirror again")
+	ErrSlotMissing = errors.New("the replication slot does not exist; if it was dropped, changes are missing: run `pgmirror drop --warehouse` and mirror again")
 	// ErrSlotLost is a slot whose WAL the server has removed.
-	ErrSlotLost = errors.New("the replication slot is lost because the source removed WAL that it needed; raise max_slot_wal_keep_size, run `pgmirror drop` and mirror again")
+	ErrSlotLost = errors.New("the replication slot is lost because the source removed WAL that it needed; raise max_slot_wal_keep_size, run `pgmirror drop --warehouse` and mirror again")
 	// ErrSlotMismatch is a slot of our name that is not ours.
 	ErrSlotMismatch = errors.New("the replication slot belongs to something else; choose another --slot")
 	// ErrSlotActive is a slot that another connection uses. It is retryable.
@@ -45,10 +45,12 @@ var (
 	// ErrHeldBack is a snapshot for which transactions that have written would have to end first.
 	ErrHeldBack = errors.New("open transactions hold the snapshot back")
 
-	// ErrPublicationMissing is a publication that does not exist.
-	ErrPublicationMissing = errors.New("the publication does not exist; create it or run with --create-publication")
+	// ErrPublicationMissing is a publication that does not exist. What to do depends on whether a slot has begun to send it.
+	ErrPublicationMissing = errors.New("the publication does not exist")
+	// ErrPublicationDropped is one that does not exist at a change that the stream has come to.
+	ErrPublicationDropped = errors.New("the publication was dropped, and what was written since cannot be read even when it is made again; run `pgmirror drop --warehouse`, make it and mirror again")
 	// ErrPublicationYounger is a publication that was made, or made again, after the slot.
-	ErrPublicationYounger = errors.New("the publication is younger than the replication slot, so earlier changes cannot be read; run `pgmirror drop` and mirror again")
+	ErrPublicationYounger = errors.New("the publication is younger than the replication slot, so earlier changes cannot be read; run `pgmirror drop --warehouse` and mirror again")
 	// ErrPublicationPartial is a publication that leaves out an operation.
 	ErrPublicationPartial = errors.New("the publication leaves out operations; run ALTER PUBLICATION … SET (publish = 'insert, update, delete, truncate') or set partial_publish")
 	// ErrNothingToPublish is a publication that would be empty.

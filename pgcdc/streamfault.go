@@ -37,7 +37,7 @@ func (s *Source) explainStream(ctx context.Context, fault *pgconn.PgError) error
 		})
 		switch {
 		case err == nil && errors.Is(missing, ErrPublicationMissing):
-			return missing
+			return fmt.Errorf("%w: %w", ErrPublicationDropped, missing)
 		case strings.Contains(fault.Message, "publication"):
 			return fmt.Errorf("%w: %w", ErrPublicationYounger, fault)
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -128,6 +129,10 @@ func (c *Client) Call(ctx context.Context, command string, args []byte, progress
 		return nil, fmt.Errorf("call %s: arguments of %d bytes, allowed are %d", command, len(args), maxArgs)
 	}
 	e, err := c.do(ctx, request{Op: opCall, Command: command, Progress: progress != nil}, args, progress)
+	var answered *RemoteError
+	if errors.As(err, &answered) && strings.HasPrefix(answered.Message, command+": ") {
+		return nil, answered
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", command, err)
 	}

@@ -2,6 +2,7 @@ package readstate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -24,6 +25,10 @@ func (c *Client) Pin(ctx context.Context, req PinRequest) (*State, error) {
 	e, err := c.do(ctx, request{
 		Op: opPin, At: wireLSN(req.At), WaitLSN: wireLSN(req.WaitLSN), WaitSource: req.WaitSource, TimeoutUS: timeout,
 	}, nil, nil)
+	var answered *RemoteError
+	if errors.As(err, &answered) {
+		return nil, answered // the mirror's own words
+	}
 	if err != nil {
 		return nil, fmt.Errorf("pin a read state: %w", err)
 	}

@@ -161,6 +161,7 @@ func randomVector(rnd *rand.Rand, rows uint32) *deletion.Vector {
 
 // fakeProvider serves its tables as they are at the time of the pin, and counts what is open.
 type fakeProvider struct {
+	faulty atomic.Bool // Status panics
 	mu     sync.Mutex
 	lsn    LSN
 	tables []*fakeTable
@@ -213,6 +214,9 @@ func (p *fakeProvider) Pin(ctx context.Context, req PinRequest) (*State, error) 
 func (p *fakeProvider) SearchPath() []string { return []string{"shop", "public"} }
 
 func (p *fakeProvider) Status(context.Context) ([]byte, error) {
+	if p.faulty.Load() {
+		panic("planted")
+	}
 	return []byte(`{"state":"streaming"}`), nil
 }
 

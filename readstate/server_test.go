@@ -325,3 +325,15 @@ func TestStalledClientIsCutOff(t *testing.T) {
 	receive(t, provider.released, "the pin to be released")
 	client.mu.Unlock()
 }
+
+// A panic in a request that only reads is that client's error; the server and the connection go on.
+func TestPanicIsAnError(t *testing.T) {
+	provider := newFakeProvider()
+	provider.faulty.Store(true)
+	_, dir := startServer(t, provider, ServerConfig{})
+	client := dial(t, dir)
+	if _, err := client.Status(context.Background()); err == nil || !strings.Contains(err.Error(), "planted") {
+		t.Errorf("the error is %v", err)
+	}
+	mustPin(t, client, PinRequest{}).Release()
+}

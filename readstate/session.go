@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -150,8 +151,25 @@ func (s *session) begin(id uint64, cancel context.CancelFunc) error {
 // handle runs one request and sends its last frame.
 func (s *session) handle(ctx context.Context, req request, args []byte) {
 	last := answer{ID: req.ID, Kind: kindDone}
-	var body []byte
-	var err error
+	body, err := s.answer(ctx, req, args, &last)
+	if err != nil {
+		last = answer{ID: req.ID, Kind: kindError, Code: errorCode(err), Message: shorten(err.Error())}
+		body = nil
+	}
+	_ = s.send(last, true, body) // its error closed the connection
+}
+
+// answer does what is asked. A panic in what only reads is the client's error; a command may change something, and what its panic means is
+// the provider's to say.
+func (s *session) answer(ctx context.Context, req request, args []byte, last *answer) (body []byte, err error) {
+	if req.Op != opCall {
+		defer func() {
+			if p := recover(); p != nil {
+				s.server.log.Error("a request panicked", "request", req.Op, "err", p, "stack", string(debug.Stack()))
+				err = fmt.Errorf("a fault of pgmirror itself, which its log describes: %v", p)
+			}
+		}()
+	}
 	switch req.Op {
 	case opPin:
 		last.State, body, err = s.pin(ctx, req)
@@ -172,11 +190,7 @@ func (s *session) handle(ctx context.Context, req request, args []byte) {
 	default:
 		err = fmt.Errorf("this pgmirror does not know the request %q", req.Op)
 	}
-	if err != nil {
-		last = answer{ID: req.ID, Kind: kindError, Code: errorCode(err), Message: shorten(err.Error())}
-		body = nil
-	}
-	_ = s.send(last, true, body) // its error closed the connection
+	return body, err
 }
 
 // maxText bounds a message or a line in a header; JSON may need six bytes for one.
@@ -221,8 +235,8 @@ func (s *session) release(id uint64) {
 	}
 	s.mu.Unlock()
 	if p != nil {
-		p.leave()
 		s.server.counters.openStates.Add(-1)
+		p.leave()
 	}
 }
 

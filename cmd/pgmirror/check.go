@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"pgmirror/mirror"
 	"pgmirror/pgcdc"
+	"pgmirror/readstate"
 )
 
 // checkLimit is how long a server may take over all questions, a table locked by somebody included.
@@ -61,6 +64,9 @@ func (a *app) check(ctx context.Context, s *settings, asJSON bool) error {
 		}
 		return cannotRun(err)
 	}
+	if slotIsOurs(ctx, s.Data, t.slot) {
+		report.Findings = slices.DeleteFunc(report.Findings, func(f pgcdc.Finding) bool { return f.Check == "slot_active" })
+	}
 	free, err := freeBytes(s.Data)
 	if err != nil {
 		return cannotRun(err)
@@ -71,6 +77,18 @@ func (a *app) check(ctx context.Context, s *settings, asJSON bool) error {
 	duckdbs, err := findDuckDBs(ctx)
 	report.Findings = append(report.Findings, duckDBFindings(duckdbs, err)...)
 	return a.reportCheck(report, duckdbs, asJSON)
+}
+
+// slotIsOurs says whether the mirror that runs on the data directory follows its source through the slot: then its being in use is as it should be.
+func slotIsOurs(ctx context.Context, data, slot string) bool {
+	client, err := readstate.Dial(ctx, data)
+	if err != nil {
+		return false
+	}
+	defer client.Close()
+	document, err := client.Status(ctx)
+	var status mirror.Status
+	return err == nil && json.Unmarshal(document, &status) == nil && status.Slot == slot && status.State == "streaming"
 }
 
 // reportCheck prints the report and judges it.

@@ -101,3 +101,11 @@ func TestCheckDisk(t *testing.T) {
 		t.Errorf("tables that are copied already: %+v", f)
 	}
 }
+
+// The slot of the mirror that runs on the data directory is ours; another name, or no mirror, is not.
+func TestSlotIsOurs(t *testing.T) {
+	data := serveFake(t, &fakeProvider{})
+	if !slotIsOurs(t.Context(), data, "pgmirror_shop") || slotIsOurs(t.Context(), data, "pgmirror_other") || slotIsOurs(t.Context(), t.TempDir(), "pgmirror_shop") {
+		t.Error("the slot is taken for another's, or another's for ours")
+	}
+}

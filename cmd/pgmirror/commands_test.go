@@ -28,6 +28,9 @@ func (f *fakeProvider) Status(context.Context) ([]byte, error) { return []byte(e
 func (f *fakeProvider) Call(_ context.Context, command string, args []byte, progress func(string)) ([]byte, error) {
 	f.asked = append(f.asked, command+" "+string(args))
 	progress("working on " + command)
+	if command == "resync" {
+		return nil, errors.New("resync: no table is mirrored")
+	}
 	answer, ok := f.answers[command]
 	if !ok {
 		return nil, errors.New("no such command")
@@ -70,7 +73,9 @@ func TestCommandsOverTheSocket(t *testing.T) {
 	f := &fakeProvider{answers: map[string]string{
 		"checkpoint": `{"lsn":"0/5"}`,
 		"inspect":    `{"table":"public.t","files":[{"path":"x"}]}`,
-		"verify":     `{"lsn":"0/5","tables":[{"name":"public.t","outcome":"different","source_rows":2000,"mirror_rows":1,"reason":"the row counts differ","differences":[{"key":"id=7","source_rows":1}]}]}`,
+		"compact":    `{"tables":[{"name":"public.t","files_before":3,"files_after":1}]}`,
+		"forget":     `{"tables":["public.t","s.u"]}`,
+		"verify":     `{"lsn":"0/5","tables":[{"name":"public.n","outcome":"equal","source_rows":3,"mirror_rows":3,"unrepresentable":2},{"name":"public.t","outcome":"different","source_rows":2000,"mirror_rows":1,"reason":"the row counts differ","differences":[{"key":"id=7","source_rows":1}]}]}`,
 	}}
 	data := serveFake(t, f)
 	for _, c := range []struct {
@@ -83,25 +88,36 @@ func TestCommandsOverTheSocket(t *testing.T) {
 		{"checkpoint", "", exitOK, "lsn: 0/5\n", "working on checkpoint"},
 		{"inspect t", "", exitOK, "files: 1\npath", ""},
 		{"inspect public.t --json", "", exitOK, f.answers["inspect"], ""},
-		{"verify", "", exitFinding, "public.t        2,000            1  different: the row counts differ\n\npublic.t differs in:\n  id=7: missing in the mirror\n", "working on verify\npgmirror: the mirror differs from the source: 1 of 1 tables"},
+		{"compact t", "", exitOK, "public.t: 1 file, before 3\n", ""},
+		{"resync t", "", exitCannotRun, "", "pgmirror: resync: no table"},
+		{"status --watch soon", "", exitUsage, "", `unknown command "soon"`},
+		{"forget t s.u", "no\n", exitFinding, "", "t, s.u here.\nGo on? Type yes: pgmirror: nothing was removed"},
+		{"forget t s.u", "yes\n", exitOK, "removed public.t\nremoved s.u\n", ""},
+		{"forget t --yes", "", exitOK, "removed public.t\n", ""},
+		{"verify", "", exitFinding, "public.t        2,000            1  different: the row counts differ\n\npublic.t differs in:\n  id=7: missing in the mirror\n", "working on verify\npgmirror: the mirror differs from the source: 1 of 2 tables"},
+		{"verify", "", exitFinding, "equal, with 2 values held as NULL (on_unrepresentable: null)\n", ""},
 		{`verify a "B".c --json --sample 0.5% --patience 2s`, "", exitFinding, `"mirror_rows":1`, "the mirror differs"},
 		{"sql --format csv -c select~42~as~a", "", exitOK, "a\n42\n", ""},
 		{"sql --format csv", "select 1 as a; select 2 as a;", exitOK, "a\n1\na\n2\n", ""},
 		{"sql --format json -f -", "select 1 as a", exitOK, `[{"a":1}]`, ""},
+		{"sql", ".mode csv\nselect 1 as a,\n  '\n.mode json\n' as b; /* still\n.mode json */\n.mode json\nselect 2 as a;\n\n.status\n", exitOK, "a,b\n1,\"\n.mode json\n\"\n[{\"a\":2}]\npgmirror v1: streaming", ""},
+		{"sql --format csv", "create temp table t(i int);\ninsert into t values (1);\nselect * from t;\n.exit\nselec", exitOK, "i\n1\n", ""},
+		{"sql --format csv", "select 1 as a;\n.nonsense\nselect 2;", exitFinding, "a\n1\n", ".nonsense: no such command"},
+		{`sql -c .mode~csv\nselect~1~as~a`, "", exitOK, "a\n1\n", ""},
 		{"sql -c select~*~from~nowhere", "", exitFinding, "", "nowhere"},
 		{"sql -c select~1;selec", "", exitFinding, "", "selec"},
 	} {
 		var out, errs strings.Builder
 		args := strings.Fields(c.args + " --data " + data)
 		for i := range args {
-			args[i] = strings.ReplaceAll(args[i], "~", " ")
+			args[i] = strings.NewReplacer("~", " ", `\n`, "\n").Replace(args[i])
 		}
 		code := execute(t.Context(), args, program{stdin: strings.NewReader(c.stdin), stdout: &out, stderr: &errs})
 		if code != c.code || !strings.Contains(out.String(), c.out) || !strings.Contains(errs.String(), c.errs) {
 			t.Errorf("%s: exit code %d\n%s\n%s", c.args, code, out.String(), errs.String())
 		}
 	}
-	want := []string{`checkpoint `, `inspect {"table":"t"}`, `inspect {"table":"public.t"}`, `verify {}`,
+	want := []string{`checkpoint `, `inspect {"table":"t"}`, `inspect {"table":"public.t"}`, `compact {"tables":["t"]}`, `resync {"tables":["t"]}`, `forget {"tables":["t","s.u"]}`, `forget {"tables":["t"]}`, `verify {}`, `verify {}`,
 		`verify {"tables":["a","\"B\".c"],"sample":0.5,"patience_ms":2000}`}
 	if strings.Join(f.asked, "\n") != strings.Join(want, "\n") {
 		t.Errorf("asked\n%s\nwant\n%s", strings.Join(f.asked, "\n"), strings.Join(want, "\n"))

@@ -1,6 +1,10 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"pgmirror/mirror"
@@ -22,7 +26,15 @@ snapshots name stay until those expire.`,
 			if asJSON {
 				return a.print(append(answer, '\n'))
 			}
-			return a.printDocument(answer)
+			var report mirror.CompactReport
+			if err := json.Unmarshal(answer, &report); err != nil {
+				return cannotRun(fmt.Errorf("read the answer: %w", err))
+			}
+			var text strings.Builder
+			for _, t := range report.Tables {
+				fmt.Fprintf(&text, "%s: %s, before %d\n", oneLine(t.Name), plural(t.After, "file"), t.Before)
+			}
+			return a.print([]byte(text.String()))
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the JSON document")

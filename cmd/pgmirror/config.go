@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -101,6 +103,16 @@ func loadSettings(configFile string, environ []string, flags flagValues) (*setti
 		if err := k.set(s, value); err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", from, err))
 		}
+	}
+	for name := range env {
+		key, _ := strings.CutPrefix(strings.ToLower(name), "pgmirror_")
+		if _, known := settingOf(key); !known && name != "PGMIRROR_CONFIG" {
+			s.unknown = append(s.unknown, name+suggestion(key))
+		}
+	}
+	slices.Sort(s.unknown)
+	if v, ok := file["source"]; ok && env["PGMIRROR_SOURCE"] == "" && flags["source"] == "" || file["token"].path != "" {
+		s.secretFile = cmp.Or(v.path, file["token"].path)
 	}
 	if len(faults) == 0 {
 		faults = s.checkTogether()

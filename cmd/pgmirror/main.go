@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 
@@ -50,6 +51,11 @@ Exit codes: 0 ok; 1 a finding, a difference or failed SQL; 2 wrong usage; 3 cann
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.Version = versionText()
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage(fmt.Errorf("%w\nRun '%s --help' for its flags.", err, cmd.CommandPath()))
+	})
 	root.SetIn(p.stdin)
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
@@ -70,6 +76,7 @@ func (a *app) commands() []*cobra.Command {
 		a.verifyCommand(),
 		a.resyncCommand(),
 		a.compactCommand(),
+		a.forgetCommand(),
 		a.inspectCommand(),
 		a.dropCommand(),
 		a.versionCommand(),

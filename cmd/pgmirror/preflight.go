@@ -22,10 +22,14 @@ const preflightLimit = 20 * time.Second
 
 // preflight makes the quick part of check. Before the first copy, its errors that would prevent the mirror are returned, and what
 // else is wrong is logged once. A mirror that has its copy answers queries at once: there everything is logged, beside the
-// mirror, which finds out by itself what stops it. wait joins that.
+// mirror, which finds out by itself what stops it. A source that does not answer yet is asked again until it does. wait joins that.
 func (a *app) preflight(ctx context.Context, s *settings, t target, dir *dataDir, log *slog.Logger) (wait func(), err error) {
+	check := func(ctx context.Context) (*pgcdc.CheckReport, error) { return quickCheck(ctx, s, t, log) }
 	if !copied(ctx, dir.path) {
-		report := quickCheck(ctx, s, t, log)
+		report, err := check(ctx)
+		if err != nil {
+			return checkLater(ctx, check, preflightPause, preflightPause, log), nil
+		}
 		if free, err := freeBytes(s.Data); err == nil {
 			if f, found := diskFinding(s.Data, free, report.TableBytes); found {
 				report.Findings = append(report.Findings, f)
@@ -34,16 +38,34 @@ func (a *app) preflight(ctx context.Context, s *settings, t target, dir *dataDir
 		logFindings(report, false, log)
 		return func() {}, prevented(report)
 	}
+	return checkLater(ctx, check, 0, preflightPause, log), nil
+}
+
+// preflightPause is the time between two attempts to check a source that does not answer.
+const preflightPause = 5 * time.Second
+
+// checkLater checks the source after first, and again after each pause until it answers, and logs what it finds. wait ends that.
+func checkLater(ctx context.Context, check func(context.Context) (*pgcdc.CheckReport, error), first, pause time.Duration, log *slog.Logger) (wait func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		logFindings(quickCheck(ctx, s, t, log), true, log)
+		for wait := first; ; wait = pause {
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+				return
+			}
+			if report, err := check(ctx); err == nil {
+				logFindings(report, true, log)
+				return
+			}
+		}
 	}()
 	return func() {
 		cancel()
 		<-done
-	}, nil
+	}
 }
 
 // copied says whether the data directory has a first copy. A catalog that cannot be read has one: the mirror will say what is
@@ -62,8 +84,8 @@ func copied(ctx context.Context, data string) bool {
 	return err != nil || stored.Copied()
 }
 
-// quickCheck asks the source; the report is empty when it does not answer. The mirror then says so, and tries again.
-func quickCheck(ctx context.Context, s *settings, t target, log *slog.Logger) *pgcdc.CheckReport {
+// quickCheck asks the source. Of one that does not answer the mirror says so, and tries again.
+func quickCheck(ctx context.Context, s *settings, t target, log *slog.Logger) (*pgcdc.CheckReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, preflightLimit)
 	defer cancel()
 	source, err := openSource(s, t, "", log)
@@ -71,11 +93,11 @@ func quickCheck(ctx context.Context, s *settings, t target, log *slog.Logger) *p
 		defer source.Close()
 		var report *pgcdc.CheckReport
 		if report, err = source.Check(ctx, pgcdc.CheckOptions{NullUnrepresentable: s.OnUnrepresentable == "null", Quick: true}); err == nil {
-			return report
+			return report, nil
 		}
 	}
 	log.Debug("the source could not be checked", "err", err)
-	return &pgcdc.CheckReport{}
+	return nil, err
 }
 
 // logFindings logs warnings and errors; those that prevent a mirror only if all is set, for else they are returned to the caller.

@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgmirror/pgcdc"
 )
@@ -52,5 +55,24 @@ func TestPreflightFindings(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("all %v: %q, want %q", all, got, want)
 		}
+	}
+}
+
+// What is wrong with a source that does not answer at the start is logged when it does.
+func TestCheckLater(t *testing.T) {
+	var out strings.Builder
+	asked := 0
+	logged := make(chan struct{})
+	wait := checkLater(t.Context(), func(context.Context) (*pgcdc.CheckReport, error) {
+		if asked++; asked == 1 {
+			return nil, errors.New("it does not answer")
+		}
+		defer close(logged)
+		return &pgcdc.CheckReport{Findings: []pgcdc.Finding{{Level: pgcdc.LevelError, Check: "wal_level", Problem: "wal_level is replica"}}}, nil
+	}, time.Millisecond, time.Millisecond, slog.New(slog.NewTextHandler(&out, nil)))
+	<-logged
+	wait()
+	if asked != 2 || !strings.Contains(out.String(), "check: wal_level is replica") {
+		t.Errorf("asked %d times: %s", asked, out.String())
 	}
 }

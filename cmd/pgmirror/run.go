@@ -66,6 +66,12 @@ func (a *app) run(ctx context.Context, s *settings, create string) error {
 	}
 	screen := &screenLog{out: a.stderr}
 	log := newLog(s, screen)
+	for _, name := range s.unknown {
+		log.Warn("a variable of the environment is no setting and is ignored", "variable", name)
+	}
+	for _, path := range a.openSecrets(s) {
+		log.Warn("others may read a file with a password", "path", path, "fix", "chmod 600 "+path)
+	}
 
 	dir, err := createDataDir(s.Data)
 	if err != nil {
@@ -148,17 +154,26 @@ func untilStopped(ctx context.Context, signals <-chan os.Signal, limit time.Dura
 	case <-ctx.Done():
 	}
 	cancel()
+	asked := time.Now()
 	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
-	select {
-	case err := <-ended:
-		if errors.Is(err, context.Canceled) { // it had not come to the point where there is something to finish
-			return nil
+	for {
+		select {
+		case err := <-ended:
+			if errors.Is(err, context.Canceled) { // it had not come to the point where there is something to finish
+				return nil
+			}
+			return err
+		case s := <-signals:
+			if time.Since(asked) < sameStop {
+				continue
+			}
+			return fmt.Errorf("second %s: %w", s, errCutShort)
+		case <-timeout.C:
+			return fmt.Errorf("the stop took longer than %s: %w", limit, errCutShort)
 		}
-		return err
-	case s := <-signals:
-		return fmt.Errorf("second %s: %w", s, errCutShort)
-	case <-timeout.C:
-		return fmt.Errorf("the stop took longer than %s: %w", limit, errCutShort)
 	}
 }
+
+// sameStop is for how long further signals are the same wish to stop: a supervisor that signals the process and its group sends two.
+const sameStop = time.Second

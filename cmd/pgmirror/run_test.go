@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -25,12 +26,13 @@ func TestUntilStopped(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		work    func(context.Context) error
-		signals []os.Signal
+		signals []os.Signal // half a second apart
 		want    error
 		took    time.Duration
 	}{
 		{"a clean stop", stopsIn(5 * time.Second), []os.Signal{syscall.SIGTERM}, nil, 5 * time.Second},
-		{"a second signal", stopsIn(5 * time.Second), []os.Signal{syscall.SIGTERM, syscall.SIGINT}, errCutShort, 0},
+		{"a second signal", stopsIn(5 * time.Second), []os.Signal{syscall.SIGTERM, syscall.SIGTERM, syscall.SIGINT}, errCutShort, time.Second},
+		{"a signal sent twice", stopsIn(5 * time.Second), []os.Signal{syscall.SIGTERM, syscall.SIGTERM}, nil, 5 * time.Second},
 		{"a stop that hangs", stopsIn(time.Hour), []os.Signal{syscall.SIGINT}, errCutShort, stopLimit},
 		{"a failure", func(context.Context) error { return broken }, nil, broken, 0},
 		{"a failure while stopping", func(ctx context.Context) error { <-ctx.Done(); return broken }, []os.Signal{syscall.SIGTERM}, broken, 0},
@@ -38,10 +40,13 @@ func TestUntilStopped(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			signals := make(chan os.Signal, 2)
-			for _, s := range c.signals {
-				signals <- s
-			}
 			begin := time.Now()
+			go func() {
+				for _, s := range c.signals {
+					signals <- s
+					time.Sleep(500 * time.Millisecond)
+				}
+			}()
 			err := untilStopped(context.Background(), signals, stopLimit, slog.New(slog.DiscardHandler), c.work)
 			if took := time.Since(begin); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) || took != c.took {
 				t.Errorf("%s: %v after %s", c.name, err, took)
@@ -64,7 +69,7 @@ func TestUsageFaults(t *testing.T) {
 	}{
 		{"", "", ""},
 		{"nonsense", "", "unknown command \"nonsense\""},
-		{"run --nonsense", "", "unknown flag"},
+		{"run --nonsense", "", "Run 'pgmirror run --help'"},
 		{"run extra", "", "unknown command"},
 		{"run", "", "source is not set"},
 		{"run --source postgres://h/d", "", "publication is not set"},
@@ -98,6 +103,10 @@ func TestUsageFaults(t *testing.T) {
 		if code != exitUsage || !strings.Contains(errs.String(), c.want) {
 			t.Errorf("%q: exit code %d, %s", c.args, code, errs.String())
 		}
+	}
+	var out strings.Builder
+	if code := execute(t.Context(), []string{"--version"}, program{stdout: &out, stderr: io.Discard}); code != exitOK || !strings.HasPrefix(out.String(), "pgmirror devel (commit ") {
+		t.Errorf("--version: exit code %d, %s", code, out.String())
 	}
 	if entries, err := os.ReadDir("."); err != nil || len(entries) > 0 {
 		t.Errorf("something was made: %v, %v", entries, err)

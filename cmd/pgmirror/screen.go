@@ -31,9 +31,8 @@ func fittedScreen(document []byte, now time.Time, size screenSize) (string, erro
 		return "", fmt.Errorf("read status: %w", err)
 	}
 	head, faults := headLines(&s, now, size.width > 0 && size.width < twoColumns), faultLines(&s)
-	tables, left := s.Tables, 0
+	tables, left := slices.DeleteFunc(slices.Clone(s.Tables), isGone), 0
 	if room := size.height - len(head) - len(faults) - 4; size.height > 0 && len(tables) > max(room, 1) { // an empty line, the table's head, the line below it
-		tables = slices.Clone(tables)
 		slices.SortStableFunc(tables, func(a, b mirror.TableStatus) int { return streamsLast(a) - streamsLast(b) })
 		tables, left = tables[:max(room, 1)], len(tables)-max(room, 1)
 	}
@@ -55,6 +54,8 @@ func fittedScreen(document []byte, now time.Time, size screenSize) (string, erro
 	}
 	return strings.Join(fitted, "\n") + "\n", nil
 }
+
+func isGone(t mirror.TableStatus) bool { return t.State == "gone" }
 
 func streamsLast(t mirror.TableStatus) int {
 	if t.State == "streaming" {
@@ -81,7 +82,11 @@ func headLines(s *mirror.Status, now time.Time, narrow bool) []string {
 	for i, name := range s.Publications {
 		names[i] = oneLine(name)
 	}
-	lines := []string{title, fmt.Sprintf("slot %s, publication %s, system %s, timeline %d", s.Slot, strings.Join(names, ", "), s.SystemID, s.Timeline)}
+	whose := fmt.Sprintf("slot %s, publication %s", s.Slot, strings.Join(names, ", "))
+	if s.VisibleLSN == "" { // nothing can be read yet, so there is nothing to measure
+		return []string{title, whose}
+	}
+	lines := []string{title, fmt.Sprintf("%s, system %s, timeline %d", whose, s.SystemID, s.Timeline)}
 	if s.OnUnrepresentable == "null" {
 		lines = append(lines, "values that cannot be represented become NULL (on_unrepresentable)")
 	}
@@ -132,9 +137,21 @@ func tableOfTables(tables []mirror.TableStatus) *textTable {
 	return t
 }
 
-// faultLines list what stopped a table and what to do, values that were stored as NULL, and last what the configuration makes of columns.
+// faultLines list what stopped a table and what to do, values that were stored as NULL, what the configuration makes of columns, and last, a line
+// each, the tables that are gone.
 func faultLines(s *mirror.Status) (lines []string) {
+	var gone []string
 	for _, t := range s.Tables {
+		if isGone(t) {
+			line := fmt.Sprintf("%s is gone from the source since %s", oneLine(t.Name), t.ErrorLSN)
+			if t.DurableLSN != "0/0" {
+				line += ": read it with --at " + t.DurableLSN + ", or"
+			} else {
+				line += ":"
+			}
+			gone = append(gone, line+" remove it with pgmirror forget")
+			continue
+		}
 		if t.Unrepresentable > 0 {
 			lines = append(lines, "", fmt.Sprintf("%s: %s values could not be represented and are NULL", oneLine(t.Name), count(t.Unrepresentable)))
 		}
@@ -162,6 +179,9 @@ func faultLines(s *mirror.Status) (lines []string) {
 			}
 			lines = append(lines, "", oneLine(t.Name)+": by the setting types: "+strings.Join(types, ", "))
 		}
+	}
+	if len(gone) > 0 {
+		lines = append(append(lines, ""), gone...)
 	}
 	return lines
 }

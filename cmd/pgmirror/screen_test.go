@@ -16,7 +16,8 @@ const exampleStatus = `{"state":"streaming","version":"v1","slot":"pgmirror_shop
 "memory":{"batches_bytes":1048576,"limit_bytes":1073741824},
 "tables":[{"name":"public.orders","state":"streaming","rows":1234567,"files":3,"vectors":2,"bytes":123456789,"memory_rows":42,"deleted_rows":7,"unrepresentable":2,"types":{"price":"decimal(18,4)","matrix":"text"}},
 {"name":"public.bad\u001b[2Jname","state":"failed","error":"the column changed","error_lsn":"0/9","error_key":"id=5","error_column":"v","remedy":"drop and copy again"},
-{"name":"public.log","state":"streaming","insert_only":true},{"name":"public.again","state":"resyncing","copied_rows":4321,"resync":"it was rewritten","resync_waits":"an older transaction"}]}`
+{"name":"public.log","state":"streaming","insert_only":true},{"name":"public.again","state":"resyncing","copied_rows":4321,"resync":"it was rewritten","resync_waits":"an older transaction"},
+{"name":"public.away","state":"gone","error":"it was dropped","error_lsn":"0/8","durable_lsn":"0/7","remedy":"put it back"},{"name":"public.never","state":"gone","error_lsn":"0/8","durable_lsn":"0/0"}]}`
 
 // The screen shows every watermark, every table and every fault, and nothing in it can move a terminal's cursor.
 func TestStatusScreen(t *testing.T) {
@@ -29,6 +30,9 @@ func TestStatusScreen(t *testing.T) {
 		if !strings.Contains(screen, want) {
 			t.Errorf("%q is not in:\n%s", want, screen)
 		}
+	}
+	if want := "\n\npublic.away is gone from the source since 0/8: read it with --at 0/7, or remove it with pgmirror forget\npublic.never is gone from the source since 0/8: remove it with pgmirror forget\n"; !strings.HasSuffix(screen, want) || strings.Count(screen, "public.away") != 1 {
+		t.Errorf("not last and alone:%s\nin:\n%s", want, screen)
 	}
 	if strings.ContainsAny(screen, "\x1b\r\t") {
 		t.Errorf("control characters are in:\n%q", screen)
@@ -133,5 +137,22 @@ b.parquet     9  true
 		if writeDocument(&b, []byte(bad)) == nil {
 			t.Errorf("%q was taken", bad)
 		}
+	}
+}
+
+// Before the first copy is done there is nothing to measure, and the screen says nothing of it.
+func TestScreenBeforeTheCopy(t *testing.T) {
+	screen, err := statusScreen([]byte(`{"state":"copying","version":"v1","slot":"s","publications":["p"],"system_id":"","timeline":0,"received_lsn":"","visible_lsn":"","memory":{},
+"tables":[{"name":"public.t","state":"copying","copied_rows":4321}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, not := range []string{"system", "timeline", "received", "window", "0 B of 0 B", "freshness"} {
+		if strings.Contains(screen, not) {
+			t.Errorf("%q is in:\n%s", not, screen)
+		}
+	}
+	if !strings.HasPrefix(screen, "pgmirror v1: copying\nslot s, publication p\n\n") || !strings.Contains(screen, "copying (4,321 rows)") {
+		t.Error(screen)
 	}
 }

@@ -34,6 +34,8 @@ type shell struct {
 	pager   string // command that gets the results; empty without
 	pinned  readstate.LSN
 	reading int // files that .read is inside of
+	// scripted says that nobody sits before it: results are written as they are, not fitted to a screen.
+	scripted bool
 }
 
 // editor is what the shell gets its lines from.
@@ -116,7 +118,8 @@ func (s *shell) take(ctx context.Context, statement *strings.Builder, line strin
 		}
 	}
 	statement.WriteString(line + "\n")
-	if !complete(statement.String()) {
+	// Looked at only where it can be the end, for a long statement has many lines.
+	if !strings.Contains(line, ";") && !strings.Contains(line, "*/") || !complete(statement.String()) {
 		return nil
 	}
 	script := statement.String()
@@ -149,7 +152,7 @@ func (s *shell) show(ctx context.Context, script string) error {
 	switch {
 	case s.pager != "":
 		return s.paged(ctx, func(w io.Writer) error { return s.db.Run(ctx, script, w, s.format) })
-	case s.format == duckdb.FormatTable:
+	case s.format == duckdb.FormatTable && !s.scripted:
 		return s.db.Show(ctx, script, s.out, duckdb.Screen{Columns: s.width(), Rows: s.maxRows})
 	}
 	return s.db.Run(ctx, script, s.out, s.format)

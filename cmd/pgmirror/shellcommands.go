@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"strconv"
@@ -199,20 +200,37 @@ func (s *shell) readFile(ctx context.Context, path string) error {
 	if s.reading == maxReading {
 		return fmt.Errorf(".read: %d files inside each other", maxReading)
 	}
-	text, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf(".read: %w", err)
 	}
+	defer f.Close()
 	s.reading++
 	defer func() { s.reading-- }()
+	return s.runLines(ctx, path, newLineReader(f))
+}
+
+// readError is a fault of what statements are read from, not of a statement.
+type readError struct{ err error }
+
+func (e *readError) Error() string { return e.err.Error() }
+
+// runLines runs statements and commands up to the first that fails. path is the file's that they come from, or empty.
+func (s *shell) runLines(ctx context.Context, path string, lines *lineReader) error {
 	var statement strings.Builder
-	began, number := 0, 0
-	for line := range strings.Lines(string(text)) {
-		number++
+	began := 0
+	for number := 1; ; number++ {
+		line, err := lines.next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return &readError{err}
+		}
 		if statement.Len() == 0 {
 			began = number
 		}
-		if err := s.take(ctx, &statement, strings.TrimRight(line, "\r\n")); err != nil {
+		if err := s.take(ctx, &statement, line); err != nil {
 			return inFile(path, began, err)
 		}
 	}
@@ -224,7 +242,7 @@ func (s *shell) readFile(ctx context.Context, path string) error {
 
 // inFile says where in a file an error comes from.
 func inFile(path string, line int, err error) error {
-	if err == nil || errors.Is(err, errLeave) {
+	if err == nil || path == "" || errors.Is(err, errLeave) {
 		return err
 	}
 	return fmt.Errorf("%s, line %d: %w", path, line, err)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"pgmirror/pgcdc"
 )
 
 // target is what the settings say about the source, without its secrets.
@@ -70,7 +72,7 @@ func (t target) connect(ctx context.Context) (*pgx.Conn, error) {
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the source: %w", err)
+		return nil, fmt.Errorf("connect to the source: %w", pgcdc.ExplainConnect(ctx, &config.Config, err))
 	}
 	return conn, nil
 }

@@ -31,8 +31,9 @@ func (a *app) sqlCommand() *cobra.Command {
 the newest commit that has arrived; BEGIN keeps one LSN until COMMIT. When no mirror runs on the data directory, the last
 committed snapshots are read, and a notice on standard error says so.
 
-Without -c or -f, statements are read from standard input. On a terminal that is a shell with line editing, history and
-completion; .help lists its commands.`,
+Without -c or -f, statements are read from standard input, and each runs when it is there. On a terminal that is a shell with line
+editing, history and completion. A line that begins with a dot, between statements, is a command in all of them; .help lists
+them. The first statement or command that fails ends a script.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("command") && cmd.Flags().Changed("file") {
@@ -87,18 +88,36 @@ func (a *app) sql(cmd *cobra.Command, s *settings, o sqlOptions) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
-	if err := db.Run(ctx, script, a.stdout, format); err != nil {
-		return finding(err)
-	}
-	return nil
+	context.AfterFunc(ctx, stop) // a second one ends a process that waits for input
+	return a.runScript(ctx, db, source, script, format)
 }
+
+// runScript runs statements and commands as they come, up to the first that fails.
+func (a *app) runScript(ctx context.Context, db *duckdb.DB, source readStates, script *script, format duckdb.Format) error {
+	defer script.Close()
+	s := &shell{db: db, out: a.stdout, errs: a.stderr, environ: a.getenv, format: format, scripted: true, status: notRunning}
+	if client, ok := source.(*readstate.Client); ok {
+		s.status = client.Status
+	}
+	err := s.runLines(ctx, script.name, newLineReader(script))
+	var reading *readError
+	switch {
+	case err == nil || errors.Is(err, errLeave):
+		return nil
+	case errors.As(err, &reading):
+		return cannotRun(fmt.Errorf("read statements: %w", reading.err))
+	}
+	return finding(err)
+}
+
+func notRunning(context.Context) ([]byte, error) { return nil, readstate.ErrNotRunning }
 
 // shell serves a person at a terminal until he leaves.
 func (a *app) shell(ctx context.Context, db *duckdb.DB, source readStates, format duckdb.Format) error {
 	s := &shell{
 		db: db, out: a.stdout, errs: a.stderr, environ: a.getenv, format: format, maxRows: defaultMaxRows,
 		width:  func() int { return terminalWidth(a.stdout) },
-		status: func(context.Context) ([]byte, error) { return nil, readstate.ErrNotRunning },
+		status: notRunning,
 	}
 	if live, ok := source.(*liveSource); ok {
 		s.status = live.Status
@@ -162,26 +181,28 @@ func (o sqlOptions) request() (readstate.PinRequest, error) {
 	return request, nil
 }
 
+// script is what is to be run.
+type script struct {
+	io.ReadCloser
+	name string // of its file; empty for others
+}
+
 // script finds what is to be run; interactive says that a person types it.
-func (a *app) script(cmd *cobra.Command, o sqlOptions) (script string, interactive bool, err error) {
+func (a *app) script(cmd *cobra.Command, o sqlOptions) (_ *script, interactive bool, err error) {
 	switch {
 	case cmd.Flags().Changed("command"):
-		return o.command, false, nil
+		return &script{ReadCloser: io.NopCloser(strings.NewReader(o.command))}, false, nil
 	case cmd.Flags().Changed("file") && o.file != "-":
-		text, err := os.ReadFile(o.file)
+		f, err := os.Open(o.file)
 		if err != nil {
-			return "", false, usage(fmt.Errorf("read statements: %w", err))
+			return nil, false, usage(fmt.Errorf("read statements: %w", err))
 		}
-		return string(text), false, nil
+		return &script{f, o.file}, false, nil
 	}
 	if f, ok := a.stdin.(*os.File); ok && !cmd.Flags().Changed("file") && isTerminal(f) {
-		return "", true, nil
+		return nil, true, nil
 	}
-	text, err := io.ReadAll(a.stdin)
-	if err != nil {
-		return "", false, cannotRun(fmt.Errorf("read statements: %w", err))
-	}
-	return string(text), false, nil
+	return &script{ReadCloser: io.NopCloser(a.stdin)}, false, nil
 }
 
 // readStates is where statements get their states from.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"io"
 	"testing"
 	"time"
 
@@ -21,5 +23,31 @@ func TestSQLRequest(t *testing.T) {
 		if got, err := c.options.request(); err != nil || got != c.want {
 			t.Errorf("%+v: %+v, %v, want %+v", c.options, got, err, c.want)
 		}
+	}
+}
+
+// A piped statement runs when it is there, not when the input ends.
+func TestPipedStatementRunsAtOnce(t *testing.T) {
+	data := serveFake(t, &fakeProvider{})
+	input, typed := io.Pipe()
+	shown, output := io.Pipe()
+	code := make(chan int)
+	go func() {
+		code <- execute(t.Context(), []string{"sql", "--format", "csv", "--data", data}, program{stdin: input, stdout: output, stderr: io.Discard})
+	}()
+	lines := bufio.NewScanner(shown)
+	for _, n := range []string{"1", "2"} {
+		if _, err := io.WriteString(typed, "select "+n+" as a;\n"); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"a", n} {
+			if !lines.Scan() || lines.Text() != want {
+				t.Fatalf("%q, want %q: %v", lines.Text(), want, lines.Err())
+			}
+		}
+	}
+	typed.Close()
+	if c := <-code; c != exitOK {
+		t.Errorf("exit code %d", c)
 	}
 }

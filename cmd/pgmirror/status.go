@@ -38,7 +38,16 @@ When no mirror runs on the data directory, it shows what the last checkpoint lef
 
 --watch shows it again every two seconds, or as often as it says, until Ctrl-C: in place on a terminal, elsewhere a new block
 each time. --json prints the document, with --watch one on each line.`,
-		Args: cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			// --watch needs no value, so that one after a space comes as an argument.
+			if len(args) == 1 && cmd.Flags().Changed("watch") {
+				if every, err := time.ParseDuration(args[0]); err == nil {
+					o.watch = every
+					return nil
+				}
+			}
+			return cobra.NoArgs(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := a.settings()
 			if err != nil {

@@ -44,7 +44,7 @@ func TestStatusDocument(t *testing.T) {
 // On a terminal the screen is drawn over itself, fits, follows the terminal's size, and Ctrl-C ends it with exit code 0.
 func TestWatchOnTerminal(t *testing.T) {
 	data := serveFake(t, &fakeProvider{})
-	term := startTerminal(t, nil, "status", "--watch=100ms", "--data", data)
+	term := startTerminal(t, nil, "status", "--watch", "100ms", "--data", data)
 	first := term.expect("\x1b[J")
 	if !strings.HasPrefix(first, "\x1b[?25l\x1b[2J\x1b[H") || !strings.Contains(first, "pgmirror v1: streaming") || strings.Count(first, "\n") > 23 {
 		t.Errorf("%q", first)

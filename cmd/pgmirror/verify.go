@@ -31,7 +31,7 @@ and the mirror at that snapshot's LSN. Writes go on meanwhile and make no differ
 ten keys. --sample compares those rows whose key falls into that part of them, the same ones each time; the source sends
 no others where the key's type allows it.
 
-The source gives a snapshot once every transaction that had written before has ended; --patience bounds the wait. It needs one
+The source gives a snapshot once every transaction that had written before has ended; --patience bounds the wait, and that for tables that are being copied. It needs one
 free replication slot for a moment.
 
 The running mirror does the work. When none runs, verify does what run would: it follows the source until it has caught up,
@@ -51,7 +51,7 @@ Exit code 1 is a difference, a damaged file or a failed table; 3 means that noth
 		},
 	}
 	cmd.Flags().StringVar(&o.sample, "sample", "", "compare only this `PERCENT` of the rows, chosen by key, such as 1 or 0.1%")
-	cmd.Flags().DurationVar(&o.patience, "patience", time.Minute, "how long open transactions may hold the source's snapshot back")
+	cmd.Flags().DurationVar(&o.patience, "patience", time.Minute, "how long open transactions may hold the source's snapshot back, and how long tables that are being copied are waited for")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print the JSON document")
 	bindSettings(cmd, a.flags, "source")
 	return cmd

@@ -49,6 +49,9 @@ func verifyTable(report *mirror.VerifyReport) *textTable {
 		if table.Reason != "" {
 			outcome += ": " + table.Reason
 		}
+		if table.Nulled > 0 {
+			outcome += fmt.Sprintf(", with %s held as NULL (on_unrepresentable: null)", plural(int(table.Nulled), "value"))
+		}
 		source, ours := count(table.SourceRows), count(table.MirrorRows)
 		if table.Outcome != mirror.VerifyEqual && table.Outcome != mirror.VerifyDifferent {
 			source, ours = "", ""
@@ -103,7 +106,9 @@ func verdict(report *mirror.VerifyReport) error {
 		switch table.Outcome {
 		case mirror.VerifyEqual:
 		case mirror.VerifySkipped:
-			skipped++
+			if !table.Gone {
+				skipped++
+			}
 		default:
 			findings++
 		}

@@ -11,8 +11,15 @@ import (
 // version is set by the linker: make build gives it what git describe says.
 var version = "devel"
 
-// revision is the commit that the Go tool recorded, with + after it when files had changed; "unknown" outside a checkout.
+// commit is set by the linker: make build gives it what git rev-parse says, for the Go tool records it not in every clone.
+var commit = ""
+
+// revision is the commit of make build, or the one that the Go tool recorded, with + after it when files had changed; "unknown" outside a
+// checkout.
 func revision() string {
+	if commit != "" {
+		return commit
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
@@ -35,8 +42,12 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			fmt.Fprintf(a.stdout, "pgmirror %s (commit %s, %s, %s/%s)\n", version, revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintln(a.stdout, versionText())
 			return nil
 		},
 	}
+}
+
+func versionText() string {
+	return fmt.Sprintf("pgmirror %s (commit %s, %s, %s/%s)", version, revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -94,7 +94,7 @@ func (d *demo) run(ctx context.Context, live time.Duration) (err error) {
 
 const farewell = `On a database of your own (wal_level = logical; README.md has the GRANT lines):
 
-  bin/pgmirror run --source postgres://USER@HOST/DATABASE --publication pgmirror --create-publication
+  bin/pgmirror run --source postgres://USER@HOST/DATABASE --publication shop --create-publication
   bin/pgmirror sql -c 'SELECT count(*) FROM YOUR_TABLE'
   bin/pgmirror status
 `

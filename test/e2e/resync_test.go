@@ -56,7 +56,7 @@ func settled(t *testing.T, pg *harness.Postgres, m *Mirror) {
 		for _, w := range watched {
 			name, state := w.after, "streaming"
 			if name == "" {
-				name, state = "public."+w.table, "failed"
+				name, state = "public."+w.table, "gone"
 			}
 			if !slices.ContainsFunc(s.Tables, func(ts mirror.TableStatus) bool { return ts.Name == name && ts.State == state }) {
 				return false
@@ -158,11 +158,23 @@ func TestPublicationMembership(t *testing.T) {
 	})
 	pg.Exec("alter publication p drop table z", "insert into z values (2)")
 	refusedTable(t, m, "public.z", "taken out of the publication", "1")
+	if report, code := m.verifyJSON(); code != 0 || verifiedTable(t, report, "public.z").Outcome != mirror.VerifySkipped {
+		t.Errorf("with a table that is gone: exit code %d, %+v", code, report)
+	}
+	if _, stderr, code := m.Command("forget", "--yes", "public.m"); code != 3 || !strings.Contains(stderr, "is published") {
+		t.Errorf("forget of a table that is published: exit code %d: %s", code, stderr)
+	}
+	if stdout, stderr, code := m.Command("forget", "--yes", "public.z"); code != 0 || stdout != "removed public.z\n" {
+		t.Errorf("forget: exit code %d: %s%s", code, stdout, stderr)
+	}
+	if _, err := m.TrySQL("select * from z"); err == nil || !strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("a query on a table that is forgotten: %v", err)
+	}
 	stop()
 	alike(t, pg, m, `select * from "A b" order by id`)
 	m.Verify(`public.A b`, "m")
 	pg.Exec("alter publication p add table z")
-	m.WaitStatus("the table is back", func(s *mirror.Status) bool { return Table(t, s, "public.z").State == "streaming" })
+	m.WaitStatus("the table is back", func(s *mirror.Status) bool { return len(s.Tables) == 3 && Table(t, s, "public.z").State == "streaming" })
 	alike(t, pg, m, "select * from z order by id")
 	m.Checkpoint()
 	restart(m)

@@ -121,7 +121,9 @@ func within(t testing.TB, what string, ok func() bool) {
 // 1`; none when it never had one) can still be read, and the mirror goes on.
 func refusedTable(t testing.TB, m *Mirror, table, reason string, lastGood ...string) mirror.TableStatus {
 	t.Helper()
-	status := m.WaitStatus(table+" has failed", func(s *mirror.Status) bool { return Table(t, s, table).State == "failed" })
+	status := m.WaitStatus(table+" has failed", func(s *mirror.Status) bool {
+		return Table(t, s, table).State == "failed" || Table(t, s, table).State == "gone"
+	})
 	f := Table(t, status, table)
 	if !strings.Contains(f.Error, reason) || f.Remedy == "" || f.ErrorLSN == "" {
 		t.Fatalf("%s failed with %+v, want the reason %q and a remedy", table, f, reason)

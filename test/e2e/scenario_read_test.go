@@ -72,13 +72,13 @@ func TestScenarioAt(t *testing.T) {
 		expect(t, "at "+at.lsn, m.SQLWith("select count(*), coalesce(sum(n), -1), coalesce(sum(id), -1) from t", "--at", at.lsn), at.want)
 	}
 	for _, lsn := range []string{"0/1", "0/1000000"} {
-		if _, err := m.TrySQL("select * from t", "--at", lsn); err == nil || !strings.Contains(err.Error(), "window") {
+		if _, err := m.TrySQL("select * from t", "--at", lsn); err == nil || !strings.Contains(err.Error(), "the mirror can be read from") {
 			t.Fatalf("at %s: %v", lsn, err)
 		}
 	}
 	// The LSN of a restart is the new floor.
 	restart(m)
-	if _, err := m.TrySQL("select * from t", "--at", moments[0].lsn); err == nil || !strings.Contains(err.Error(), "window") {
+	if _, err := m.TrySQL("select * from t", "--at", moments[0].lsn); err == nil || !strings.Contains(err.Error(), "the mirror can be read from") {
 		t.Fatalf("after a restart: %v", err)
 	}
 	last := moments[len(moments)-1]
