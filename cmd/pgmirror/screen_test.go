@@ -73,7 +73,7 @@ func TestFittedScreen(t *testing.T) {
 		if size.width >= 80 && (!strings.Contains(screen, "public.bad [2Jname") || !strings.Contains(screen, "newest commit 10s ago")) {
 			t.Errorf("%+v:\n%s", size, screen)
 		}
-		if size.height == 60 && !strings.Contains(screen, "\n… and 72 more tables\n") {
+		if size.height == 60 && !strings.Contains(screen, "\n… and 75 more tables\n") {
 			t.Errorf("%+v:\n%s", size, screen)
 		}
 	}
