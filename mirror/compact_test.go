@@ -19,8 +19,7 @@ func (w *world) flushed(oid uint32, files int) *table {
 	ctx := context.Background()
 	t := w.m.byOID[oid]
 	for len(t.files) < files || slices.ContainsFunc(t.files, func(s *segment) bool { return !s.settled() }) {
-		before := len(w.table(oid).at(w.source.end()))
-		for len(w.table(oid).at(w.source.end())) <= before {
+		for before := len(w.table(oid).versions); len(w.table(oid).versions) == before; {
 			w.transaction()
 		}
 		w.settle()
