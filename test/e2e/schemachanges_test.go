@@ -22,8 +22,8 @@ const schemaChangesPage = "../../docs/schema-changes.md"
 // documented is one statement of docs/schema-changes.md: what it does, in a schema of its own.
 type documented struct {
 	statement string
-	outcome   string   // nothing, in place, followed, copied, stopped or impossible
-	says      []string // parts of what `status` says of the table, for copied and stopped
+	outcome   string   // nothing, in place, followed, copied, stopped, gone or impossible
+	says      []string // parts of what `status` says of the table, for copied, stopped and gone
 	ends      bool     // found at a start, it ends run with exit code 3
 	setup     string   // the statements of its section
 
@@ -92,7 +92,7 @@ func readSchemaChanges(t *testing.T, prefix string) (list []*documented) {
 			if prefix == "s" && d.outcome == "followed" {
 				d.outcome = "copied" // what happened while it did not run
 			}
-			if len(d.says) > 0 && d.outcome != "copied" && d.outcome != "stopped" {
+			if len(d.says) > 0 && !slices.Contains([]string{"copied", "stopped", "gone"}, d.outcome) {
 				t.Errorf("%s: nothing is said of a table with the outcome %q: %s", schemaChangesPage, d.outcome, line)
 			}
 			list = append(list, d)
@@ -200,8 +200,11 @@ func (c *schemaChanges) try(list []*documented, around func(execute func())) {
 			}
 		}
 		for _, ts := range status.Tables {
-			if d.owns(ts.Name) && ts.State == "failed" {
+			switch {
+			case d.owns(ts.Name) && ts.State == "failed":
 				got = "stopped"
+			case d.owns(ts.Name) && ts.State == "gone":
+				got = "gone"
 			}
 		}
 		if got != d.outcome && (d.outcome != "impossible" || got != "nothing") {
@@ -216,7 +219,7 @@ func (c *schemaChanges) settle() {
 	c.t.Helper()
 	c.looked()
 	c.m.WaitStatus("nothing is being copied", func(s *mirror.Status) bool {
-		return s.State == "streaming" && !slices.ContainsFunc(s.Tables, func(ts mirror.TableStatus) bool { return ts.State != "streaming" && ts.State != "failed" })
+		return s.State == "streaming" && !slices.ContainsFunc(s.Tables, func(ts mirror.TableStatus) bool { return !slices.Contains([]string{"streaming", "failed", "gone"}, ts.State) })
 	})
 }
 
@@ -267,8 +270,8 @@ func (c *schemaChanges) meanwhile(list []*documented, before map[string]string) 
 			}
 		}
 		all := strings.Join(told, "\n")
-		changed := d.outcome == "copied" || d.outcome == "stopped"
-		if changed != (len(told) > 0) || (d.outcome == "stopped") != strings.Contains(all, "failed: ") {
+		changed := slices.Contains([]string{"copied", "stopped", "gone"}, d.outcome)
+		if changed != (len(told) > 0) || (d.outcome == "stopped") != strings.Contains(all, "failed: ") || d.outcome == "gone" && !strings.Contains(all, "gone: ") {
 			c.t.Errorf("%s: the page says %s, meanwhile a reader gets %q", d.statement, d.outcome, all)
 		}
 		for _, part := range d.says {
@@ -277,8 +280,8 @@ func (c *schemaChanges) meanwhile(list []*documented, before map[string]string) 
 			}
 		}
 	}
-	if !read["copied"] || !read["stopped"] {
-		c.t.Errorf("of tables that are copied and that stopped, only %v were read as they were before", read)
+	if !read["copied"] || !read["stopped"] || !read["gone"] {
+		c.t.Errorf("of tables that are copied, that stopped and that are gone, only %v were read as they were before", read)
 	}
 }
 
