@@ -219,7 +219,9 @@ func (c *schemaChanges) settle() {
 	c.t.Helper()
 	c.looked()
 	c.m.WaitStatus("nothing is being copied", func(s *mirror.Status) bool {
-		return s.State == "streaming" && !slices.ContainsFunc(s.Tables, func(ts mirror.TableStatus) bool { return !slices.Contains([]string{"streaming", "failed", "gone"}, ts.State) })
+		return s.State == "streaming" && !slices.ContainsFunc(s.Tables, func(ts mirror.TableStatus) bool {
+			return !slices.Contains([]string{"streaming", "failed", "gone"}, ts.State)
+		})
 	})
 }
 
