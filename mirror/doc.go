@@ -24,13 +24,16 @@
 //     used before the next change or install, never after.
 //   - A file's rows all lie on one side of every cut that is not committed yet, and all were committed, or all not, when its flush
 //     began. So the snapshot at C is made of whole files, and of their deletions at C.
+//   - A batch and a file have one shape, that of the table when they were begun. Readers below a change of columns have the version before
+//     it; a commit has the shape of its cut (evolve).
 //   - A failed table is frozen at its last good LSN: nothing of it folds, and what it has above that is never committed.
 //
 // # Goroutines
 //
 //   - The applier (applyLoop) owns all tables' state. It takes the stream's events one by one and, between them or inside a large
 //     transaction, turns that others hand it: inTurn for what needs a commit boundary (a checkpoint's cut, folding,
-//     judging the catalogue), inAnyTurn for what does not (beginning and installing a flush).
+//     judging the catalogue), inAnyTurn for what does not (beginning and installing a flush). It looks at the source's catalogue
+//     itself when the stream brings other columns of a table (takeOver).
 //   - The flusher picks tables with many sealed batches, or the largest when memory is short, and flushes each on a goroutine
 //     of its own (flush). It merges FileIndexes in tiers (mergeIndexes), which the applier goes on asking meanwhile. One job at a
 //     time works on a table (table.jobs).
