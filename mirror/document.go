@@ -65,6 +65,9 @@ type tableRecord struct {
 	// TruncatedBy are the transactions that truncated the table last: a look after a restart asks for them.
 	TruncatedBy []uint32 `json:"truncated_by,omitempty"`
 	Forms       forms    `json:"types,omitempty"`
+	// LastFieldID is the highest field id that the table's files may have: of a column that came and went between two commits the catalog knows
+	// nothing.
+	LastFieldID int `json:"last_field_id,omitempty"`
 	// Resync says why the table is to be copied again; empty when it is not.
 	Resync string `json:"resync,omitempty"`
 }
@@ -97,7 +100,7 @@ func (m *Mirror) document(cut LSN) *document {
 
 func (t *table) record(cut LSN) tableRecord {
 	r := tableRecord{OID: t.oid, Name: t.name, UUID: t.uuid, State: t.state, Failure: t.failure, Fingerprint: t.fingerprint, Storage: t.storage,
-		Nulled: t.unrepresentable, Rows: t.rows, TruncatedBy: t.truncatedBy, Forms: t.forms}
+		Nulled: t.unrepresentable, Rows: t.rows, TruncatedBy: t.truncatedBy, Forms: t.forms, LastFieldID: t.lastFieldID}
 	if t.shape != nil {
 		s := t.committable(cut)
 		r.Mode, r.Key = s.mode, s.key

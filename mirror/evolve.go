@@ -121,6 +121,7 @@ func (m *Mirror) evolve(t *table, now *pgcdc.Table, s *shape, lsn, seen LSN) err
 	t.earlier, t.since = t.version.Load(), lsn
 	t.setShape(s)
 	t.learn(now)
+	t.forms = formsOf(now)
 	t.seen = seen
 	t.open = m.newBatchSegment(t)
 	t.dirty = true

@@ -109,7 +109,7 @@ func (m *Mirror) recoverTable(r tableRecord, held *iceberg.TableState, fault err
 		return nil
 	}
 	t.setShape(s)
-	t.snapshots, t.created, t.committed, t.lastFieldID = held.Snapshots, true, s, held.LastColumnID
+	t.snapshots, t.created, t.committed, t.lastFieldID = held.Snapshots, true, s, max(held.LastColumnID, r.LastFieldID)
 	at := m.doc.Cut
 	if t.failure != nil {
 		at = min(at, t.failure.Good)
