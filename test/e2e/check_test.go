@@ -12,7 +12,7 @@ import (
 func TestRunStartsWithCheck(t *testing.T) {
 	t.Parallel()
 	pg := harness.StartPostgres(t)
-	pg.Exec("create role "+mirrorRole+" login", "create type pair as (a int, b int)", "create table t(id int primary key)", "create table odd(id int primary key, v pair)",
+	pg.Exec("create role "+mirrorRole+" login", "create domain numbers as int[]", "create table t(id int primary key)", "create table odd(id int primary key, v numbers[])",
 		"create table no_key(a int)", "grant select on all tables in schema public to "+mirrorRole, "insert into t values (1)", "create publication p for table t, odd, no_key with (publish = 'insert')")
 	m := NewMirror(t, pg, "p")
 	m.Start()

@@ -51,7 +51,7 @@ func TestScenarioOpenTransaction(t *testing.T) {
 }
 
 // A table that is rewritten between the exported snapshot and its copy would be read as empty or at other places: the copy notices
-// and begins again, and a table to which that happens three times fails alone. VACUUM FULL, CLUSTER and TRUNCATE rewrite too.
+// and leaves the table to a join after the first copy, which holds nobody up. VACUUM FULL, CLUSTER and TRUNCATE rewrite too.
 func TestScenarioRewrittenBeforeCopy(t *testing.T) {
 	t.Parallel()
 	for name, rewrite := range map[string]string{
@@ -72,7 +72,7 @@ func TestScenarioRewrittenBeforeCopy(t *testing.T) {
 			m := NewMirror(t, pg, "p", "--copy-workers", "1")
 			copying(m)
 			pg.Exec(rewrite)
-			within(t, "the copy begins again", func() bool { return strings.Contains(m.Log(), "the copy begins again") })
+			within(t, "it is copied after the others", func() bool { return strings.Contains(m.Log(), "it changed while the other tables were copied") })
 			m.WaitReady()
 			alike(t, pg, m, "select * from t order by id")
 			alike(t, pg, m, "select * from u")

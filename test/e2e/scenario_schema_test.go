@@ -56,7 +56,7 @@ func TestScenarioSchemaChangesMissed(t *testing.T) {
 	becomes(t, pg, m, "select * from t order by id", "select * from t order by id")
 	holder := pg.Open("postgres", "postgres")
 	holder.Exec("begin", "select pg_current_xact_id()") // keeps the copy from beginning
-	pg.Exec("alter table idle add c int default 5")
+	pg.Exec("alter table idle alter id type bigint")
 	m.WaitStatus("the change is found", func(s *mirror.Status) bool { return Table(t, s, "public.idle").State == "resyncing" })
 	m.Checkpoint()
 	m.Kill()
