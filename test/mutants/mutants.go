@@ -186,7 +186,7 @@ var early map[*table][]earlyLookup
 	{name: "a TRUNCATE does not reach the log", edits: []edit{{"join.go", "			j.note(ch, lsn)\n			j.truncatedBy", "			j.truncatedBy"}}},
 	{name: "a definition changed under the copy", tests: "^TestAlteredWhileItIsCopied$", edits: []edit{{"join.go", "	case now.Fingerprint != t.fingerprint:\n		return t.changed(now)\n", ""}}},
 	{name: "a definition younger than the snapshot", tests: "^TestAlteredBetweenSnapshotAndLook$", edits: []edit{{"join.go", "was.Fingerprint != now.Fingerprint || ", ""}}},
-	{name: "the replaced table is not dropped", edits: []edit{{"checkpoint.go", "	for _, old := range t.dropped() {\n		cp.commit", "	for _, old := range t.dropped()[:0] {\n		cp.commit"}}},
+	{name: "the replaced table is not dropped", edits: []edit{{"checkpoint.go", "	cp.drop(t.dropped())\n	c :=", "	cp.drop(nil)\n	c :="}}},
 	{name: "what the replaced table replaced is not dropped", edits: []edit{{"checkpoint.go", "			list = append(list, old.dropped()...)\n", ""}}},
 	{name: "replaced tables reaped under an earlier reader", edits: []edit{{"join.go", "t.retired > low || oldest <= t.lastReader ||", "oldest <= t.lastReader ||"}}},
 	{name: "readers below J have the new content", edits: []edit{{"read.go", "		v = v.at(at)\n", ""}}},
