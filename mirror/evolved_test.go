@@ -139,3 +139,29 @@ func TestFieldIDsAreNeverGivenAgain(t *testing.T) {
 	}
 	w.end()
 }
+
+// TestLookDisagrees: a look that shows other columns than the Relation, because they changed again meanwhile, says nothing of what the Relation
+// means: the table is copied.
+func TestLookDisagrees(t *testing.T) {
+	w := newWorld(t, 13)
+	w.faults, w.pressure, w.history = 0, false, 0
+	w.allowAlters()
+	w.start()
+	w.transaction() // the session tells what the tables are
+	def := w.source.tables[0]
+	def.LastAttNum++
+	def.Columns = append(slices.Clone(def.Columns), pgcdc.Column{AttNum: def.LastAttNum, Name: "then", Type: typeOf(oidInt4), Fingerprint: "added"})
+	def.Fingerprint = "added"
+	now := def
+	now.Columns = slices.Clone(def.Columns)
+	now.Columns[len(now.Columns)-1].Name = "now"
+	w.source.mu.Lock()
+	w.source.tables[0] = now
+	w.source.mu.Unlock()
+	w.send(w.source.commit([]message{relationMessage(&def)}))
+	w.settle()
+	if tab := w.m.byOID[1]; tab.state != stateFailed || tab.failure.Remedy != remedyOutdated {
+		t.Errorf("the table is %s with the columns %s", tab.state, tab.shape.arrow)
+	}
+	w.end()
+}
