@@ -191,7 +191,8 @@ func (w *world) look() {
 	w.t.Helper()
 	w.settle()
 	w.note("look")
-	w.check(w.m.look(context.Background()))
+	_, err := w.m.look(context.Background())
+	w.check(err)
 }
 
 // TestModelAlters is TestModel with columns that come, go, and get other names.

@@ -91,6 +91,7 @@ func (m *Mirror) change(ctx context.Context, ch *pgcdc.Change, lsn LSN) (rows in
 	}
 	t := m.live(ch.Relation.OID)
 	if ch.Op == pgcdc.OpRelation {
+		m.nameTaken(ch.Relation, lsn)
 		if t != nil {
 			if why := t.shape.differs(t, ch.Relation); why != "" {
 				if taken, err := m.takeOver(ctx, t, ch.Relation, lsn); err != nil {
@@ -301,6 +302,19 @@ func (m *Mirror) freeze(t *table, lsn LSN, f *failure) {
 	m.closeIndexes(t)
 	t.forget(m, f.Good)
 	m.updateShared()
+}
+
+// nameTaken stops the table that had the name which a Relation gives to another table: from here on the name's rows are the other's. The next
+// look finds where both belong.
+func (m *Mirror) nameTaken(r *pgcdc.Relation, lsn LSN) {
+	i := slices.IndexFunc(m.tables, func(t *table) bool {
+		return t.state == stateStreaming && t.oid != r.OID && t.name.Schema == r.Schema && t.name.Name == r.Name
+	})
+	if i < 0 {
+		return
+	}
+	m.cfg.Log.Warn("a name is another table's now", "relation", m.tables[i].String(), "lsn", lsn.String())
+	m.freeze(m.tables[i], lsn, &failure{Reason: reasonTaken, Remedy: remedyOutdated, Gone: true})
 }
 
 // outdated stops a table whose definition is not the source's any more, and asks for it to be copied as it is now.

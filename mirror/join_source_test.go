@@ -29,7 +29,8 @@ func (w *world) alter(oid uint32) {
 // watched takes a look and lets HWM pass it.
 func (w *world) watched() {
 	w.t.Helper()
-	w.check(w.m.look(context.Background()))
+	_, err := w.m.look(context.Background())
+	w.check(err)
 	end := w.source.idle()
 	w.deliver(pgcdc.Event{WALEnd: end})
 	w.passed(end)

@@ -75,7 +75,8 @@ func TestTableJoinsThePublication(t *testing.T) {
 	before := w.m.marks.high()
 	hold, err := w.m.marks.register(before)
 	w.check(err)
-	w.check(w.m.look(ctx))
+	_, err = w.m.look(ctx)
+	w.check(err)
 	w.settle()
 	if _, text := w.rowsAt("latecomer", 0); !strings.Contains(text, "is being copied") {
 		t.Errorf("before it is copied: %q", text)
@@ -268,7 +269,8 @@ func TestRenamedTables(t *testing.T) {
 	}
 	swap(0, 5)
 	w.told = false // the stream tells the new names before the next changes
-	w.check(w.m.look(ctx))
+	_, err := w.m.look(ctx)
+	w.check(err)
 	w.settle()
 	w.joined()
 	for _, oid := range []uint32{1, 6} {

@@ -41,7 +41,7 @@ func TestKeptRows(t *testing.T) {
 	judged := func(m *Mirror) {
 		t.Helper()
 		b.transfer()
-		if _, err := m.sourcePoint(t.Context()); err != nil {
+		if _, _, err := m.sourcePoint(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		b.transfer()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,43 +12,61 @@ import (
 
 	"pgmirror/deletion"
 	"pgmirror/iceberg"
+	"pgmirror/pgcdc"
 	"pgmirror/readstate"
 )
 
 // Pin makes the state that one statement reads: all tables at one LSN. It registers the reader first and takes each table's
 // version after that; whatever version it finds gives the same rows at the pinned LSN.
+//
+// With WaitSource the state has every commit that returned to its client before the call, and its tables are those that the source had at the
+// pinned LSN: the catalogue, which the stream does not tell, was the same in a look before that LSN and in one after it.
 func (m *Mirror) Pin(ctx context.Context, req readstate.PinRequest) (*readstate.State, error) {
 	timeout := req.Timeout
 	if timeout == 0 {
 		timeout = readstate.DefaultWait
 	}
-	waitCtx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("timed out after %s", timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("timed out after %s", timeout))
 	defer cancel()
 	wait := max(req.WaitLSN, req.At)
-	if req.WaitSource {
-		at, err := m.sourcePoint(waitCtx)
+	if !req.WaitSource {
+		return m.pinAt(ctx, wait, req.At)
+	}
+	for {
+		point, before, err := m.sourcePoint(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("wait for the source: %w", err)
 		}
-		wait = max(wait, at)
+		st, err := m.pinAt(ctx, max(wait, point), req.At)
+		if err != nil || req.At != 0 {
+			return st, err
+		}
+		if after, err := m.source.Look(ctx); err == nil && sameTables(before, after) {
+			return st, nil
+		}
+		st.Release()
 	}
+}
+
+// pinAt makes the state at an LSN, or at HWM when that is 0, once HWM has reached wait.
+func (m *Mirror) pinAt(ctx context.Context, wait, at LSN) (*readstate.State, error) {
 	if wait > 0 {
-		if err := m.marks.wait(waitCtx, wait); err != nil {
+		if err := m.marks.wait(ctx, wait); err != nil {
 			return nil, err
 		}
 	}
 	if opening := m.shared.opening(); opening != "" {
 		return nil, fmt.Errorf("nothing can be read yet: %s", opening)
 	}
-	p, err := m.marks.register(req.At)
+	p, err := m.marks.register(at)
 	if err != nil {
-		if st, ok := m.frozenAt(req.At); ok {
+		if st, ok := m.frozenAt(at); ok {
 			return st, nil
 		}
 		return nil, m.outside(err)
 	}
 	how := newest
-	if req.At != 0 {
+	if at != 0 {
 		how = chosen
 	}
 	return m.stateAt(p.LSN, func() { m.marks.release(p) }, how)
@@ -215,16 +234,16 @@ func (m *Mirror) SearchPath() []string { return m.shared.get().searchPath }
 
 // sourcePoint is an LSN at or above every commit made on the source before the call, and above a look at its catalogue made
 // after them. A connection that is lost meanwhile is waited for as long as ctx lets it.
-func (m *Mirror) sourcePoint(ctx context.Context) (LSN, error) {
+func (m *Mirror) sourcePoint(ctx context.Context) (LSN, *pgcdc.Catalog, error) {
 	for {
-		at, err := m.sourcePointNow(ctx)
+		at, c, err := m.sourcePointNow(ctx)
 		if err == nil || m.shared.get().state != "streaming" && m.shared.get().state != "reconnecting" {
-			return at, err
+			return at, c, err
 		}
 		select {
 		case <-m.clock.After(sourceAgain):
 		case <-ctx.Done():
-			return 0, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			return 0, nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}
 }
@@ -232,14 +251,25 @@ func (m *Mirror) sourcePoint(ctx context.Context) (LSN, error) {
 // sourceAgain is how long a read that waits for the source waits before it asks again.
 const sourceAgain = 20 * time.Millisecond
 
-func (m *Mirror) sourcePointNow(ctx context.Context) (LSN, error) {
+func (m *Mirror) sourcePointNow(ctx context.Context) (LSN, *pgcdc.Catalog, error) {
 	if st := m.shared.get(); st.state != "streaming" {
-		return 0, fmt.Errorf("%w: %s", ErrNotConnected, standing(st))
+		return 0, nil, fmt.Errorf("%w: %s", ErrNotConnected, standing(st))
 	}
-	if err := m.look(ctx); err != nil {
-		return 0, err
+	c, err := m.look(ctx)
+	if err != nil {
+		return 0, nil, err
 	}
-	return m.source.WaitPoint(ctx)
+	at, err := m.source.WaitPoint(ctx)
+	return at, c, err
+}
+
+// sameTables says whether two looks show the same tables, defined and stored the same.
+func sameTables(a, b *pgcdc.Catalog) bool {
+	return slices.EqualFunc(a.Tables, b.Tables, func(a, b pgcdc.Table) bool {
+		mark := storageOf(&b)
+		mark.Horizon = a.Horizon
+		return a.OID == b.OID && a.Fingerprint == b.Fingerprint && a.Unsupported == b.Unsupported && storageOf(&a) == mark
+	})
 }
 
 // readRow reads some columns of a shape of a row that lies in a file. The applier's.

@@ -30,7 +30,7 @@ func (m *Mirror) watch(ctx context.Context) error {
 		if m.shared.get().state != "streaming" {
 			continue
 		}
-		if err := m.look(ctx); err != nil {
+		if _, err := m.look(ctx); err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -45,18 +45,18 @@ func (m *Mirror) watch(ctx context.Context) error {
 }
 
 // look takes one look and queues it for judgement.
-func (m *Mirror) look(ctx context.Context) error {
+func (m *Mirror) look(ctx context.Context) (*pgcdc.Catalog, error) {
 	began := m.clock.Now()
 	c, err := m.source.Look(ctx)
 	if err != nil {
-		return m.explain(err)
+		return nil, m.explain(err)
 	}
 	m.counts.sourceEnd.Store(uint64(c.LSN))
 	kept, err := m.rowsKept(ctx, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return m.inTurn(ctx, func() error {
+	return c, m.inTurn(ctx, func() error {
 		m.looks = append(m.looks, look{c, kept, began})
 		return m.judge()
 	})
@@ -133,8 +133,10 @@ func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) error {
 		case t.state == stateFailed:
 			switch {
 			case t.joining != nil:
-			case ok && t.failure.repaired(now) && t.failure.Gone:
+			case ok && t.failure.repaired(now) && t.failure.Absent:
 				m.wantJoin(t.oid, t, "it is back in the publication")
+			case ok && t.failure.repaired(now) && t.failure.Gone:
+				m.wantJoin(t.oid, t, t.failure.Reason+", and that has changed")
 			case ok && t.failure.repaired(now):
 				m.wantJoin(t.oid, t, "the table's definition changed before a row was not found")
 			case !ok && !t.failure.Absent:
