@@ -67,11 +67,13 @@ func TestScenarioRewrittenBeforeCopy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pg := server(t, []string{largeTable, "create table t(id int primary key, n int, v text)", "insert into t select g, g, 'v' || g from generate_series(1, 1000) g",
+			pg := server(t, []string{"create table a as select g id from generate_series(1, 20000) g", "create table t(id int primary key, n int, v text)", "insert into t select g, g, 'v' || g from generate_series(1, 1000) g",
 				"delete from t where id % 2 = 0", "create table u(id int primary key)", "insert into u values (1)"})
 			m := NewMirror(t, pg, "p", "--copy-workers", "1")
-			copying(m)
+			gate := newCopyGate(t, pg, "a") // the largest table is copied first
+			copying(m, gate)
 			pg.Exec(rewrite)
+			gate.open()
 			within(t, "it is copied after the others", func() bool { return strings.Contains(m.Log(), "it changed while the other tables were copied") })
 			m.WaitReady()
 			alike(t, pg, m, "select * from t order by id")

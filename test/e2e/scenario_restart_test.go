@@ -68,12 +68,13 @@ func TestScenarioKilledUnderLoad(t *testing.T) {
 	alike(t, pg, m, "select count(*), sum(id), sum(n), sum(length(v)) from t")
 }
 
-// copying starts a mirror's first copy and returns as soon as its slot, and with it its snapshot, is there. Tables are copied one
-// after another by name; a first large one gives the caller the time to do something before the others' turn.
-func copying(m *Mirror) {
+// copying starts a mirror's first copy and returns when its slot, and with it its snapshot, is there, and the first table's copy was asked for:
+// the source hears of that when the gate is opened.
+func copying(m *Mirror, gate *copyGate) {
 	m.t.Helper()
+	m.SetSource(gate.url())
 	m.Start()
-	m.WaitStatus("copying", func(s *mirror.Status) bool { return s.State == "copying" && len(s.Tables) > 0 })
+	within(m.t, "the copy begins", gate.isReached)
 }
 
 const largeTable = "create table a_large as select g id, repeat('v', 200) v from generate_series(1, 150000) g"
@@ -111,13 +112,15 @@ func TestScenarioCopyCut(t *testing.T) {
 	t.Parallel()
 	pg := server(t, []string{largeTable, "create table u(id int primary key)", "insert into u select generate_series(1, 1000)"})
 	m := NewMirror(t, pg, "p", "--copy-workers", "1")
-	for i := range 4 {
-		copying(m)
+	for i, table := range []string{"a_large", "a_large", "u", "u"} {
+		gate := newCopyGate(t, pg, table)
+		copying(m, gate)
 		if i%2 == 0 {
 			m.Kill()
 		} else if code := m.Stop(); code != 0 {
 			t.Fatalf("SIGTERM during the copy: exit code %d", code)
 		}
+		gate.open()
 		if strings.Contains(m.Log(), "msg=copied") {
 			t.Fatal("the copy was done before it could be cut")
 		}
@@ -126,6 +129,7 @@ func TestScenarioCopyCut(t *testing.T) {
 			pg.Exec("select pg_drop_replication_slot(slot_name) from pg_replication_slots where not active")
 		}
 	}
+	m.SetSource(pg.URL(mirrorRole, "postgres"))
 	m.Start()
 	within(t, "the copy is done", func() bool { return strings.Contains(m.Log(), "msg=copied") })
 	m.Kill() // right after it
