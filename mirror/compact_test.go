@@ -13,12 +13,20 @@ import (
 	"pgmirror/readstate"
 )
 
-// flushed makes a table's rows into that many files, all named by a snapshot, and lets no reader be below them.
+// flushed makes a table's rows into that many files with live rows, all named by a snapshot, and lets no reader be below them.
 func (w *world) flushed(oid uint32, files int) *table {
 	w.t.Helper()
 	ctx := context.Background()
 	t := w.m.byOID[oid]
-	for len(t.files) < files || slices.ContainsFunc(t.files, func(s *segment) bool { return !s.settled() }) {
+	lives := func() (n int) {
+		for _, s := range t.files {
+			if s.live() > 0 {
+				n++
+			}
+		}
+		return n
+	}
+	for lives() < files || slices.ContainsFunc(t.files, func(s *segment) bool { return !s.settled() }) {
 		for before := len(w.table(oid).versions); len(w.table(oid).versions) == before; {
 			w.transaction()
 		}

@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -115,5 +116,48 @@ func TestTruncateDuringMerge(t *testing.T) {
 			t.Errorf("%s is left", path)
 		}
 	}
+	w.end()
+}
+
+// TestMergeLeavesOutWhatMoved: an index some of whose files were compacted is merged without their entries: none of them may stand for a row of
+// another file.
+func TestMergeLeavesOutWhatMoved(t *testing.T) {
+	w := newWorld(t, 1)
+	w.faults, w.pressure, w.history = 0, false, 0
+	w.start()
+	ctx := context.Background()
+	tab := w.m.byOID[1]
+	partly := func(x *fileIndex) bool {
+		moved := slices.Index(x.segments, nil) >= 0
+		return moved && slices.ContainsFunc(x.segments, func(s *segment) bool { return s != nil })
+	}
+	grown := 0
+	for ; !slices.ContainsFunc(tab.indexes, partly); grown++ {
+		if grown == 200 {
+			t.Fatal("no index is left with some of its files compacted")
+		}
+		w.grow(grown, 1)
+		w.check(w.m.checkpoint(ctx))
+		w.check(w.m.reap(ctx))
+		if grown%5 == 4 {
+			_, err := w.m.compact(ctx, tab, false)
+			w.check(err)
+		}
+	}
+	for ; slices.ContainsFunc(tab.indexes, partly); grown++ { // merged away
+		if grown == 400 {
+			t.Fatal("that index is not merged")
+		}
+		w.grow(grown, 1)
+	}
+	w.check(w.m.Check(ctx))
+	mt := w.table(1)
+	for _, v := range mt.versions {
+		if v.deleted == 0 {
+			w.planned(1, message{'D'}.u32(1).old(&mt.def, v.cells), func(c LSN) { v.deleted = c })
+		}
+	}
+	w.audit()
+	w.readSomewhere()
 	w.end()
 }

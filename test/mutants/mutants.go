@@ -102,7 +102,7 @@ var early map[*table][]earlyLookup
 	}},
 	{name: "version loaded before the pin", tests: "^TestReadYourWrites$", edits: versionBefore(`	timeout := req.Timeout
 `)},
-	{name: "version loaded just before the pin", tests: "^TestConcurrent$", edits: versionBefore(`	p, err := m.marks.register(req.At)
+	{name: "version loaded just before the pin", tests: "^TestConcurrent$", edits: versionBefore(`	p, err := m.marks.register(at)
 `)},
 	{name: "a cut inside a transaction", edits: []edit{{"checkpoint.go", "if err := m.inTurn(ctx, func() error { return m.beginCheckpoint(&cp) })", "if err := m.inAnyTurn(ctx, func() error { return m.beginCheckpoint(&cp) })"}}},
 
@@ -209,7 +209,7 @@ var early map[*table][]earlyLookup
 		{"compact.go", "||\n		slices.ContainsFunc(rw.inputs, func(s *segment) bool { return s.droppedAt.Load() != 0 }) {", "{"},
 		{"rewrite.go", "	rw.out.droppedAt.Store(dropped)\n", ""}}},
 	{name: "compacted rows found in their old files", edits: []edit{{"compact.go", "				x.segments[i] = nil\n", "				left = true\n"}}},
-	{name: "rows that compaction moved are merged", edits: []edit{{"mergeindex.go", "places[at.File] >= 0\n", "true\n"}}},
+	{name: "rows that compaction moved are merged", tests: "^TestMergeLeavesOutWhatMoved$", edits: []edit{{"mergeindex.go", "places[at.File] >= 0\n", "true\n"}}},
 	{name: "compacted rows lose their create LSNs", tests: "^TestCompactMakesOneFile$", edits: []edit{{"compact.go", "	b.lsns.push(lsn)\n", "	b.lsns.push(1)\n"}}},
 
 	{name: "damage of one table stops all", tests: "^TestDamageFailsOneTable$", edits: []edit{{"recover.go", "				faults[home.table] = err\n				return nil\n", "				return err\n"}}},
