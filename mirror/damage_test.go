@@ -21,15 +21,16 @@ func (b *bank) live(t *testing.T, do func(*Mirror)) {
 func (b *bank) run(t *testing.T, m *Mirror, do func()) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()
+	defer func() { // also when do gives up, perhaps because the mirror has ended
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("the mirror ended with %v", err)
+		}
+	}()
 	opened(t, m)
 	do()
-	stop()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestDamageFailsOneTable: a table whose files are damaged, or whose index must be built again from a data file that is, fails

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,6 +115,9 @@ func (m *Mirror) recoverTable(r tableRecord, held *iceberg.TableState, fault err
 	if t.failure != nil {
 		at = min(at, t.failure.Good)
 	}
+	slices.SortStableFunc(held.Files, func(a, b iceberg.DataFile) int { // as they were: a commit lists what a compaction made last
+		return cmp.Or(cmp.Compare(a.MinLSN, b.MinLSN), cmp.Compare(a.MaxLSN, b.MaxLSN))
+	})
 	for _, data := range held.Files {
 		m.lastSegment++
 		t.files = append(t.files, &segment{id: m.lastSegment, vis: deletion.FromVector(data.Deleted, at),
