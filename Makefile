@@ -3,6 +3,7 @@
 # make test-versions   a chosen part of them on PostgreSQL 14 to 18 (an hour or so); make test-versions VERSIONS="14 18" for some
 # make demo    a throw-away PostgreSQL, mirrored under writes and compared with DuckDB's answers
 # make soak    10,000 values of every type through copy, stream, checkpoint and restart; make soak SEED=n VALUES=n for others
+# make sim     2,000 seeds of whole mirrors in virtual time, and each call to the outside failing in turn; make sim SEEDS=n for others
 # make crash   2,000 deaths of a mirror; make crash ROUNDS=n SEED=n for others
 # make real    ten minutes of a business's whole schema under load, kills and stops; make real DURATION=1h SEED=n for others
 # make bench   pgmirror beside what bounds it, into docs/benchmarks.md
@@ -20,7 +21,7 @@ PLAIN := ./cmd/... ./duckdb/... ./test/...
 
 export CGO_ENABLED := 1
 
-.PHONY: build test test-versions tools demo soak crash real bench bench-compare fmt vet clean
+.PHONY: build test test-versions tools demo soak sim crash real bench bench-compare fmt vet clean
 
 build:
 	go build -trimpath -ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o bin/pgmirror ./cmd/pgmirror
@@ -56,6 +57,10 @@ soak: SEED ?= 1
 soak:
 	@test/setup/packages.sh postgres
 	go test -timeout 4h -run TestRoundTrip -v ./test/e2e -round.values=$(VALUES) -round.seed=$(SEED)
+
+sim: SEEDS ?= 2000
+sim:
+	go test -timeout 4h -run 'TestSimulation|TestEveryEffect' -v ./mirror -sim.seeds=$(SEEDS) -sim.every=1
 
 crash: ROUNDS ?= 2000
 crash: SEED ?= 1
