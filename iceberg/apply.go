@@ -27,7 +27,7 @@ func (a *assembly) apply() error {
 		}
 		delete(a.next.files, path)
 		a.removed[path] = f
-		a.drop(path)
+		a.drop(path, f.sequence)
 		if f.vector != nil {
 			a.oldVectors = append(a.oldVectors, removedVector{path, f.vector})
 		}

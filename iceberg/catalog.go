@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"slices"
 
+	icetable "github.com/apache/iceberg-go/table"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
@@ -19,7 +21,8 @@ const CatalogName = "pgmirror"
 //
 // pgmirror_state has one row: the last commit. pgmirror_tables repeats the metadata pointer that we wrote, so that another
 // writer's is known. pgmirror_replaced lists files that are out of the current snapshot but may still be named by a retained
-// one: as long as the table retains a snapshot with a sequence number below `sequence`.
+// one: as long as the table retains a snapshot with a sequence number from `added` on and below `sequence`. Of a file that none names any more,
+// `since` is when that began, in Unix milliseconds; it is deleted some time after.
 const catalogSchema = `
 CREATE TABLE IF NOT EXISTS iceberg_tables (
 	catalog_name VARCHAR(255) NOT NULL,
@@ -49,8 +52,16 @@ CREATE TABLE IF NOT EXISTS pgmirror_tables (
 CREATE TABLE IF NOT EXISTS pgmirror_replaced (
 	path TEXT PRIMARY KEY,
 	uuid TEXT NOT NULL,
-	sequence INTEGER NOT NULL) WITHOUT ROWID;
+	sequence INTEGER NOT NULL,
+	added INTEGER NOT NULL DEFAULT 0,
+	since INTEGER) WITHOUT ROWID;
 `
+
+// catalogColumns came later to tables that older data directories have.
+var catalogColumns = []struct{ table, column, definition string }{
+	{"pgmirror_replaced", "added", "INTEGER NOT NULL DEFAULT 0"},
+	{"pgmirror_replaced", "since", "INTEGER"},
+}
 
 // catalog is catalog.db.
 type catalog struct {
@@ -67,6 +78,16 @@ func openCatalog(ctx context.Context, path string) (*catalog, error) {
 	}
 	if _, err := db.ExecContext(ctx, catalogSchema); err != nil {
 		return nil, errors.Join(fmt.Errorf("prepare catalog %s: %w", path, err), db.Close())
+	}
+	for _, c := range catalogColumns {
+		var there bool
+		err := db.QueryRowContext(ctx, `SELECT count(*) FROM pragma_table_info(?) WHERE name = ?`, c.table, c.column).Scan(&there)
+		if err == nil && !there {
+			_, err = db.ExecContext(ctx, "ALTER TABLE "+c.table+" ADD COLUMN "+c.column+" "+c.definition)
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("prepare catalog %s: %w", path, err), db.Close())
+		}
 	}
 	return &catalog{db: db}, nil
 }
@@ -134,7 +155,14 @@ type pointer struct {
 type replacedFile struct {
 	path     string
 	uuid     string
-	sequence int64
+	added    int64 // sequence number of the snapshot that brought it
+	sequence int64 // and of the one that replaced it
+	since    int64 // Unix milliseconds: no retained snapshot names it any more; 0: one does
+}
+
+// namedBy says whether any of a table's snapshots may name the file.
+func (r *replacedFile) namedBy(snapshots []icetable.Snapshot) bool {
+	return slices.ContainsFunc(snapshots, func(s icetable.Snapshot) bool { return s.SequenceNumber >= r.added && s.SequenceNumber < r.sequence })
 }
 
 // contents is all of the catalog, read in one transaction.
@@ -146,7 +174,6 @@ type contents struct {
 	foreign  []TableName // tables in our catalog that we did not make
 	// foreignLocations are their metadata locations.
 	foreignLocations []string
-	replaced         []replacedFile
 }
 
 // document reads the mirror document alone.
@@ -201,12 +228,25 @@ func (c *catalog) readAll(ctx context.Context) (*contents, error) {
 	if err != nil {
 		return nil, err
 	}
-	return out, query(ctx, tx, `SELECT path, uuid, sequence FROM pgmirror_replaced ORDER BY sequence`, nil, func(scan func(...any) error) error {
-		var r replacedFile
-		err := scan(&r.path, &r.uuid, &r.sequence)
-		out.replaced = append(out.replaced, r)
-		return err
-	})
+	return out, nil
+}
+
+// replaced lists all replaced files.
+func (c *catalog) replaced(ctx context.Context) (list []replacedFile, err error) {
+	tx, err := c.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err == nil {
+		defer tx.Rollback()
+		err = query(ctx, tx, `SELECT path, uuid, added, sequence, coalesce(since, 0) FROM pgmirror_replaced ORDER BY sequence, path`, nil, func(scan func(...any) error) error {
+			var r replacedFile
+			err := scan(&r.path, &r.uuid, &r.added, &r.sequence, &r.since)
+			list = append(list, r)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read catalog: replaced files: %w", err)
+	}
+	return list, nil
 }
 
 func query(ctx context.Context, tx *sql.Tx, text string, args []any, row func(scan func(...any) error) error) error {
@@ -232,7 +272,7 @@ func (c *catalog) replacedOf(ctx context.Context, paths []string) (found []repla
 	defer tx.Rollback()
 	for _, path := range paths {
 		r := replacedFile{path: path}
-		err := tx.QueryRowContext(ctx, `SELECT uuid, sequence FROM pgmirror_replaced WHERE path = ?`, path).Scan(&r.uuid, &r.sequence)
+		err := tx.QueryRowContext(ctx, `SELECT uuid, added, sequence FROM pgmirror_replaced WHERE path = ?`, path).Scan(&r.uuid, &r.added, &r.sequence)
 		switch {
 		case err == nil:
 			found = append(found, r)

@@ -28,6 +28,13 @@ func (w *Warehouse) Commit(ctx context.Context, c Commit) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("commit at %s: %w", c.LSN, err)
 	}
+	mark := checkpointMark{c.LSN, w.config.Now().UnixMilli()}
+	if len(jobs) > 0 {
+		retention := w.retentionWith(mark)
+		for _, a := range jobs {
+			a.retention = retention
+		}
+	}
 	err = w.assembleAll(ctx, jobs, &c)
 	if err == nil {
 		err = w.publish(ctx, c, jobs, dropped)
@@ -39,6 +46,9 @@ func (w *Warehouse) Commit(ctx context.Context, c Commit) (*Result, error) {
 			w.discard(jobs)
 		}
 		return nil, fmt.Errorf("commit at %s: %w", c.LSN, err)
+	}
+	if w.lsn = c.LSN; len(jobs) > 0 {
+		w.noteCheckpoint(mark)
 	}
 	result := w.install(jobs, dropped)
 	if err := w.effect("sqlite committed"); err != nil {
@@ -138,23 +148,29 @@ func (w *Warehouse) publish(ctx context.Context, c Commit, jobs []*assembly, dro
 		return err
 	}
 	var moves []pointerMove
+	now := w.config.Now().UnixMilli()
 	for _, d := range dropped {
 		m := pointerMove{name: d.name, uuid: d.uuid, from: d.location}
 		if d.table != nil {
 			for _, path := range d.table.allFiles() {
-				m.replaced = append(m.replaced, replacedFile{path: path, uuid: d.uuid})
+				m.replaced = append(m.replaced, replacedFile{path: path, uuid: d.uuid, since: now})
 			}
 		}
 		moves = append(moves, m)
 	}
 	for _, a := range jobs {
-		m := pointerMove{name: a.next.name, uuid: a.next.uuid, to: toURI(a.next.path), replaced: a.gone}
-		if a.base != nil {
-			m.from = toURI(a.base.path)
-		}
-		moves = append(moves, m)
+		moves = append(moves, a.move())
 	}
 	return w.catalog.commit(ctx, newID(), c.Mirror, c.LSN, moves)
+}
+
+// move is what the catalog is to do for the table.
+func (a *assembly) move() pointerMove {
+	m := pointerMove{name: a.next.name, uuid: a.next.uuid, to: toURI(a.next.path), replaced: a.listed}
+	if a.base != nil {
+		m.from = toURI(a.base.path)
+	}
+	return m
 }
 
 // install makes the committed tables the current ones.
@@ -170,6 +186,9 @@ func (w *Warehouse) install(jobs []*assembly, dropped []droppedTable) *Result {
 	}
 	for _, a := range jobs {
 		w.setTable(a.next)
+		for _, f := range a.added {
+			w.pending.Delete(f.file.Path)
+		}
 		result.Tables[a.next.name] = a.next.state()
 		result.Unreachable = append(result.Unreachable, a.unreachable...)
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+	"time"
 )
 
 // FileSystem is where the warehouse keeps its files. A test replaces it with one that forgets what was not synced.
@@ -40,6 +41,7 @@ type ReadFile interface {
 	io.Seeker
 	io.Closer
 	Size() int64
+	ModTime() time.Time
 }
 
 // OS is the operating system's file system.
@@ -64,15 +66,17 @@ func (osFiles) Open(path string) (ReadFile, error) {
 		f.Close()
 		return nil, err
 	}
-	return osFile{f, info.Size()}, nil
+	return osFile{f, info.Size(), info.ModTime()}, nil
 }
 
 type osFile struct {
 	*os.File
-	size int64
+	size    int64
+	changed time.Time
 }
 
-func (f osFile) Size() int64 { return f.size }
+func (f osFile) Size() int64        { return f.size }
+func (f osFile) ModTime() time.Time { return f.changed }
 
 func (osFiles) Rename(from, to string) error { return os.Rename(from, to) }
 

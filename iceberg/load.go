@@ -6,9 +6,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	icelib "github.com/apache/iceberg-go"
@@ -34,11 +37,16 @@ func (w *Warehouse) Load(ctx context.Context) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
+	listed, err := w.catalog.replaced(ctx)
+	if err != nil {
+		return nil, err
+	}
 	replaced := map[string][]replacedFile{}
-	for _, r := range c.replaced {
+	for _, r := range listed {
 		replaced[r.uuid] = append(replaced[r.uuid], r)
 	}
 	state := &State{Mirror: c.mirror, LSN: c.lsn}
+	w.lsn = c.lsn
 	for i, t := range tables {
 		if p := c.pointers[i]; faults[i] != nil {
 			if !errors.Is(faults[i], ErrCorrupt) && !errors.Is(faults[i], ErrForeignSnapshot) {
@@ -46,20 +54,32 @@ func (w *Warehouse) Load(ctx context.Context) (*State, error) {
 			}
 			w.faulty[p.uuid] = p
 			state.Faults = append(state.Faults, TableFault{Name: p.name, UUID: p.uuid, Err: faults[i]})
+			delete(replaced, p.uuid) // they stay as they are
 			continue
 		}
-		oldest := oldestSequence(t.meta)
+		named := func(r replacedFile) bool { return r.namedBy(t.meta.Snapshots()) }
 		for _, r := range replaced[t.uuid] {
-			if r.sequence > oldest {
+			if named(r) {
 				t.replaced = append(t.replaced, r)
 			}
 		}
+		replaced[t.uuid] = slices.DeleteFunc(replaced[t.uuid], named)
 		w.setTable(t)
 		state.Tables = append(state.Tables, t.state())
 	}
 	for _, n := range c.foreign {
 		w.log.Warn("a table in the catalog is not the mirror's; it is left alone", "relation", n)
 	}
+	for _, uuid := range slices.Sorted(maps.Keys(replaced)) {
+		for _, r := range replaced[uuid] {
+			since := w.config.Now()
+			if r.since != 0 { // a life that did not note the time has left it to us
+				since = time.UnixMilli(r.since)
+			}
+			state.Unreachable = append(state.Unreachable, UnreachableFile{Path: r.path, Since: since})
+		}
+	}
+	w.loadHistory()
 	w.loaded = true
 	return state, w.repairHints(tables)
 }
@@ -67,14 +87,6 @@ func (w *Warehouse) Load(ctx context.Context) (*State, error) {
 // Document returns the document stored with the last commit, nil in a new warehouse. It needs no Load, so that it works when
 // a table's files are damaged.
 func (w *Warehouse) Document(ctx context.Context) ([]byte, error) { return w.catalog.document(ctx) }
-
-func oldestSequence(meta icetable.Metadata) int64 {
-	oldest := meta.LastSequenceNumber()
-	for _, s := range meta.Snapshots() {
-		oldest = min(oldest, s.SequenceNumber)
-	}
-	return oldest
-}
 
 func (w *Warehouse) repairHints(tables []*table) error {
 	for _, t := range tables {

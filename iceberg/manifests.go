@@ -23,7 +23,7 @@ func (a *assembly) writeManifests() error {
 		for _, m := range a.base.manifests {
 			switch {
 			case len(m.live) == 0: // its files left in the snapshot before
-				a.drop(m.path)
+				a.drop(m.path, m.file.SequenceNum())
 			case slices.ContainsFunc(m.live, func(path string) bool { return a.removed[path] != nil }):
 				again, err := a.dataManifest([]*manifest{m}, nil)
 				if err != nil {
@@ -65,8 +65,9 @@ func mergeable(manifests []*manifest, limit int) []*manifest {
 }
 
 // drop takes a metadata or data file of older snapshots out of the current one.
-func (a *assembly) drop(path string) {
-	a.gone = append(a.gone, replacedFile{path: path, uuid: a.next.uuid, sequence: a.sequence})
+// added is the sequence number of the snapshot that brought it.
+func (a *assembly) drop(path string, added int64) {
+	a.gone = append(a.gone, replacedFile{path: path, uuid: a.next.uuid, added: added, sequence: a.sequence})
 }
 
 // dataManifest writes a data manifest: what is left of old ones as EXISTING entries, what this commit removes as DELETED
@@ -93,7 +94,7 @@ func (a *assembly) dataManifest(old []*manifest, added []*liveFile) (*manifest, 
 				return nil, fmt.Errorf("write data manifest: %s: %w", path, err)
 			}
 		}
-		a.drop(m.path)
+		a.drop(m.path, m.file.SequenceNum())
 	}
 	for _, f := range added {
 		if err := w.Add(icelib.NewManifestEntry(icelib.EntryStatusADDED, &a.snapshotID, nil, nil, f.file.entry)); err != nil {
@@ -113,7 +114,7 @@ func (a *assembly) writeDeletes() error {
 	}
 	if len(a.newVectors) == 0 && len(a.oldVectors) == 0 {
 		if base != nil && len(base.live) == 0 { // only tombstones of the snapshot before: they cost readers their fast count
-			a.drop(base.path)
+			a.drop(base.path, base.file.SequenceNum())
 			base = nil
 		}
 		a.next.deletes = base
@@ -131,7 +132,7 @@ func (a *assembly) writeDeletes() error {
 		fresh[f.file.Path] = true
 	}
 	if base != nil {
-		a.drop(base.path)
+		a.drop(base.path, base.file.SequenceNum())
 		for _, path := range base.live {
 			f := a.next.files[path]
 			if f == nil || fresh[path] {
@@ -144,13 +145,24 @@ func (a *assembly) writeDeletes() error {
 			out.live = append(out.live, path)
 		}
 	}
+	live := map[string]bool{} // of another writer's Puffin files several vectors may share one
+	if len(a.oldVectors) > 0 {
+		for _, f := range a.next.files {
+			if f.vector != nil {
+				live[f.vector.path] = true
+			}
+		}
+	}
 	for _, r := range a.oldVectors {
 		v := r.vector
 		if err := w.Delete(icelib.NewManifestEntry(icelib.EntryStatusDELETED, &a.snapshotID, &v.sequence, &v.sequence, v.entry)); err != nil {
 			return fmt.Errorf("write delete manifest: %s: %w", r.dataFile, err)
 		}
 		out.tombs++
-		a.drop(v.path)
+		if !live[v.path] {
+			live[v.path] = true
+			a.drop(v.path, v.sequence)
+		}
 	}
 	for _, f := range a.newVectors {
 		if err := w.Add(icelib.NewManifestEntry(icelib.EntryStatusADDED, &a.snapshotID, nil, nil, f.vector.entry)); err != nil {

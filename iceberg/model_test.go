@@ -67,6 +67,10 @@ type modelRun struct {
 	nextID int64
 	step   int
 	mirror string
+	cuts   []LSN                       // of the commits that made snapshots
+	at     map[LSN]map[string][]string // what each table, by its uuid, held at them
+	held   LSN                         // an LSN that somebody reads; 0: nobody does
+	let    func()                      // ends that
 
 	fuse      int    // effects until the crash; negative: none
 	crashedAt string // the effect that did not happen
@@ -117,6 +121,13 @@ func (r *modelRun) commit() {
 	}
 	if committed {
 		r.tables, r.mirror = next, mirror
+		if slices.ContainsFunc(changes, func(c TableCommit) bool { return !c.Drop }) {
+			r.cuts = append(r.cuts, r.lsn)
+		}
+		r.at[r.lsn] = map[string][]string{}
+		for _, m := range next {
+			r.at[r.lsn][m.loc.UUID] = m.rows()
+		}
 	}
 	if err == nil {
 		r.note(result.Tables)
@@ -132,6 +143,82 @@ func (r *modelRun) commit() {
 		r.t.Fatalf("step %d: %v", r.step, err)
 	}
 	r.fuse = -1
+}
+
+// readable are the cuts that must be readable: the newest, and one that is held.
+func (r *modelRun) readable() []LSN {
+	cuts := slices.Clone(r.cuts[max(0, len(r.cuts)-modelKeepSnapshots):])
+	if r.held != 0 {
+		cuts = append(cuts, r.held)
+	}
+	return cuts
+}
+
+// hold begins or ends to read at a cut that is readable.
+func (r *modelRun) hold() {
+	if r.held != 0 {
+		r.let()
+		r.held = 0
+	} else if cuts := r.readable(); len(cuts) > 0 {
+		r.held = cuts[r.random.IntN(len(cuts))]
+		r.let = r.w.Hold(r.held)
+	}
+}
+
+// expire takes out what is not needed, a few tables at a time, perhaps up to a crash.
+func (r *modelRun) expire() {
+	r.t.Helper()
+	r.step++
+	if r.random.IntN(3) == 0 {
+		r.fuse = 1 + r.random.IntN(12)
+	}
+	for more := true; more; {
+		x, err := r.w.Expire(r.t.Context(), 1+r.random.IntN(3), false)
+		if err == nil && r.random.IntN(3) > 0 {
+			err = r.w.DeleteUnreachable(r.t.Context(), x.Unreachable)
+		}
+		if err != nil {
+			if !errors.Is(err, errCrash) {
+				r.t.Fatalf("step %d: expire: %v", r.step, err)
+			}
+			r.restart()
+			return
+		}
+		more = x.More
+	}
+	r.fuse = -1
+	r.checkHistory()
+	for name, m := range r.tables {
+		if got, want := len(r.w.names[name].meta.Snapshots()), len(r.needed(openIceberg(r.t, metadataPath(r.w, name)), m)); got != want {
+			r.t.Fatalf("step %d: table %v retains %d snapshots after expiry, %d are needed", r.step, name, got, want)
+		}
+	}
+}
+
+// needed are the snapshots that show a table at the readable cuts, and the current one.
+func (r *modelRun) needed(tbl *icetable.Table, m *modelTable) map[int64]bool {
+	r.t.Helper()
+	needed := map[int64]bool{tbl.CurrentSnapshot().SnapshotID: true}
+	for _, cut := range r.readable() {
+		want, known := r.at[cut][m.loc.UUID]
+		if !known { // it was made later
+			continue
+		}
+		var shows *icetable.Snapshot
+		for _, s := range tbl.Metadata().Snapshots() {
+			if at, err := parseLSN(s.Summary.Properties[summaryCut]); err == nil && at <= cut && (shows == nil || s.SequenceNumber > shows.SequenceNumber) {
+				shows = &s
+			}
+		}
+		if shows == nil {
+			r.t.Fatalf("step %d: nothing shows table %v at %s", r.step, m.loc.Name, cut)
+		}
+		needed[shows.SnapshotID] = true
+		if got := sortedScan(r.t, tbl, icetable.WithSnapshotID(shows.SnapshotID)); !slices.Equal(got, want) {
+			r.t.Fatalf("step %d: table %v at %s reads as %v, want %v", r.step, m.loc.Name, cut, got, want)
+		}
+	}
+	return needed
 }
 
 // note keeps what the new snapshots must read as for ever.
@@ -291,17 +378,32 @@ func (r *modelRun) restart() {
 	}
 	r.note(states)
 	r.check(states)
+	r.held = 0
 	if _, err := r.w.RemoveOrphans(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
-	r.checkFiles()
+	var left []string
+	for _, f := range state.Unreachable {
+		left = append(left, f.Path)
+	}
+	if r.random.IntN(2) == 0 {
+		if err := r.w.DeleteUnreachable(r.t.Context(), left); err != nil {
+			r.t.Fatal(err)
+		}
+		left = nil
+	}
+	r.checkFiles(left)
 	r.checkHistory()
 }
 
-// checkFiles compares the files on disk with those that the retained snapshots need.
-func (r *modelRun) checkFiles() {
+// checkFiles compares the files on disk with those that the retained snapshots need, and those that are left for readers.
+func (r *modelRun) checkFiles(left []string) {
 	r.t.Helper()
-	var want []string
+	there := map[string]bool{}
+	for _, path := range filesBelow(r.t, r.dir) {
+		there[path] = true
+	}
+	want := slices.DeleteFunc(slices.Clone(left), func(path string) bool { return !there[path] }) // deleted, but not forgotten before a crash
 	for _, tbl := range r.w.tables {
 		want = append(want, tbl.allFiles()...)
 	}
@@ -317,9 +419,10 @@ func (r *modelRun) checkHistory() {
 	for name, m := range r.tables {
 		tbl := openIceberg(r.t, metadataPath(r.w, name))
 		snapshots := tbl.Metadata().Snapshots()
-		if want := min(modelKeepSnapshots, len(m.history)); len(snapshots) != want {
-			r.t.Fatalf("step %d: table %v retains %d snapshots, want %d", r.step, name, len(snapshots), want)
+		if most := modelKeepSnapshots + 2; len(snapshots) > most && r.held == 0 {
+			r.t.Fatalf("step %d: table %v retains %d snapshots, want at most %d", r.step, name, len(snapshots), most)
 		}
+		r.needed(tbl, m)
 		for _, s := range snapshots {
 			want, known := m.history[s.SnapshotID]
 			if got := sortedScan(r.t, tbl, icetable.WithSnapshotID(s.SnapshotID)); !known || !slices.Equal(got, want) {
@@ -331,16 +434,22 @@ func (r *modelRun) checkHistory() {
 
 var modelSeeds = flag.Int("model.seeds", 2, "seeds of TestModel")
 
-// Random commits over several tables, with a power loss at random effects: every retained snapshot always reads as the model
-// had it, nothing is lost or doubled, and no file stays behind.
+// Random commits over several tables, expiry, and readers of the past, with a power loss at random effects: every checkpoint that is to be readable and
+// every retained snapshot always reads as the model had it, nothing is lost or doubled, and no file stays behind.
 func TestModel(t *testing.T) {
 	for seed := range uint64(*modelSeeds) {
 		t.Run(strconv.Itoa(int(seed)), func(t *testing.T) {
 			t.Parallel()
-			r := &modelRun{t: t, random: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir(), tables: map[TableName]*modelTable{}, lsn: 100}
+			r := &modelRun{t: t, random: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir(), tables: map[TableName]*modelTable{}, at: map[LSN]map[string][]string{}, lsn: 100}
 			r.open()
 			for range 30 {
 				r.commit()
+				switch r.random.IntN(4) {
+				case 0:
+					r.expire()
+				case 1:
+					r.hold()
+				}
 			}
 			r.restart()
 		})

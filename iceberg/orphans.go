@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // DeleteUnreachable deletes files that Result.Unreachable listed, when no reader uses them any more. It may be called again
@@ -30,7 +33,7 @@ func (w *Warehouse) DeleteUnreachable(ctx context.Context, paths []string) error
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := w.remove(path); err != nil {
+		if err := w.remove(path, "file deleted"); err != nil {
 			return err
 		}
 	}
@@ -54,7 +57,11 @@ func (w *Warehouse) Discard(ctx context.Context, path string) error {
 	if named {
 		return fmt.Errorf("discard %s: a snapshot names it", path)
 	}
-	return w.remove(path)
+	if err := w.remove(path, "file deleted"); err != nil {
+		return err
+	}
+	w.pending.Delete(path)
+	return nil
 }
 
 // wasCommitted says whether a commit once published the table in a directory: the version hint is written after it.
@@ -66,7 +73,7 @@ func (w *Warehouse) wasCommitted(dir string) (bool, error) {
 	return slices.Contains(names, hintName), nil
 }
 
-// retained says whether a retained snapshot of a known table may name a replaced file.
+// retained says whether a retained snapshot may name a replaced file. Of a damaged table nobody knows.
 func (w *Warehouse) retained(r replacedFile) bool {
 	w.current.RLock()
 	defer w.current.RUnlock()
@@ -74,11 +81,11 @@ func (w *Warehouse) retained(r replacedFile) bool {
 		return true
 	}
 	t := w.tables[r.uuid]
-	return t != nil && r.sequence > oldestSequence(t.meta)
+	return t != nil && r.namedBy(t.meta.Snapshots())
 }
 
-func (w *Warehouse) remove(path string) error {
-	if err := w.effect("file deleted"); err != nil {
+func (w *Warehouse) remove(path, effect string) error {
+	if err := w.effect(effect); err != nil {
 		return err
 	}
 	if err := w.files.Remove(path); err != nil {
@@ -87,8 +94,9 @@ func (w *Warehouse) remove(path string) error {
 	return nil
 }
 
-// RemoveOrphans deletes what an earlier life left behind: files of our naming that no retained snapshot needs, in the
-// directories of known and of forgotten tables. It is for the start, after Load: open Writers would lose their files.
+// RemoveOrphans deletes what an earlier life left behind: files of our naming that no retained snapshot needs and that no commit ever
+// named, in the directories of known and of forgotten tables. It is for the start, after Load: open Writers would lose their files.
+// State.Unreachable stays: readers of older snapshots may have those files open.
 // Anything that we could not have made is left alone, and so are tables that are damaged, and everything when the catalog is new:
 // it was lost.
 func (w *Warehouse) RemoveOrphans(ctx context.Context) (removed []string, err error) {
@@ -101,7 +109,14 @@ func (w *Warehouse) RemoveOrphans(ctx context.Context) (removed []string, err er
 	if err != nil {
 		return nil, err
 	}
+	listed, err := w.catalog.replaced(ctx)
+	if err != nil {
+		return nil, err
+	}
 	keep, dirs := map[string]bool{}, map[string]bool{}
+	for _, r := range listed {
+		keep[r.path] = true
+	}
 	for _, t := range w.tables {
 		dirs[t.dir] = true
 		for _, path := range t.allFiles() {
@@ -137,14 +152,107 @@ func (w *Warehouse) RemoveOrphans(ctx context.Context) (removed []string, err er
 			}
 		}
 	}
-	// What was unreachable is gone now; what is still reachable stays listed.
-	var forget []string
-	for _, r := range c.replaced {
-		if _, unknown := w.faulty[r.uuid]; !unknown && !keep[r.path] {
-			forget = append(forget, r.path)
+	return removed, nil
+}
+
+// Orphans lists the files of our naming, in the directories of known and of forgotten tables, that nothing names and that did not change since a
+// time, and deletes them unless it is a dry run: what an earlier life, or a write that failed, left behind. It may be called while others write and commit. Files that are being written
+// or wait for their commit are none, and neither is what waits for DeleteUnreachable.
+func (w *Warehouse) Orphans(ctx context.Context, before time.Time, dryRun bool) (found []string, err error) {
+	c, err := w.catalog.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	schemas, err := w.files.ReadDir(w.root)
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", w.root, err)
+	}
+	for _, schema := range schemas {
+		tables, err := w.files.ReadDir(filepath.Join(w.root, schema))
+		if err != nil {
+			return found, fmt.Errorf("list %s: %w", filepath.Join(w.root, schema), err)
+		}
+		for _, name := range tables {
+			dir := filepath.Join(w.root, schema, name)
+			if !tableDirForm.MatchString(name) || foreignDir(c.foreignLocations, dir) {
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				return found, err
+			}
+			orphans, err := w.orphansIn(ctx, dir, before, dryRun)
+			found = append(found, orphans...)
+			if err != nil {
+				return found, err
+			}
 		}
 	}
-	return removed, w.catalog.forget(ctx, forget)
+	return found, nil
+}
+
+// orphansIn is Orphans in one table's directory. No commit comes between the look and the deletion.
+func (w *Warehouse) orphansIn(ctx context.Context, dir string, before time.Time, dryRun bool) (found []string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.loaded {
+		return nil, errors.New("look for orphans: the warehouse is not loaded")
+	}
+	if w.isFaulty(dir) {
+		return nil, nil
+	}
+	keep := map[string]bool{}
+	if t := w.places[dir]; t != nil {
+		for _, path := range t.allFiles() {
+			keep[path] = true
+		}
+	}
+	for sub, form := range map[string]*regexp.Regexp{"data": dataFileForm, "metadata": metadataFileForm} {
+		names, err := w.files.ReadDir(filepath.Join(dir, sub))
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", filepath.Join(dir, sub), err)
+		}
+		for _, name := range names {
+			path := filepath.Join(dir, sub, name)
+			if _, pending := w.pending.Load(path); pending || keep[path] || !form.MatchString(name) {
+				continue
+			}
+			if old, err := w.unchangedSince(path, before); err != nil {
+				return nil, err
+			} else if old {
+				found = append(found, path)
+			}
+		}
+	}
+	slices.Sort(found)
+	listed, err := w.catalog.replacedOf(ctx, found)
+	if err != nil {
+		return nil, err
+	}
+	found = slices.DeleteFunc(found, func(path string) bool {
+		return slices.ContainsFunc(listed, func(r replacedFile) bool { return r.path == path })
+	})
+	if dryRun {
+		return found, nil
+	}
+	for i, path := range found {
+		if err := w.remove(path, "orphan deleted"); err != nil {
+			return found[:i], err
+		}
+	}
+	return found, nil
+}
+
+// unchangedSince says whether a file is there and was written last before a time.
+func (w *Warehouse) unchangedSince(path string, before time.Time) (bool, error) {
+	f, err := w.files.Open(path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoFile) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look at %s: %w", path, err)
+	}
+	defer f.Close()
+	return f.ModTime().Before(before), nil
 }
 
 // isFaulty says whether a directory is that of a table that Load found damaged.
@@ -183,7 +291,7 @@ func (w *Warehouse) removeFrom(dir string, keep map[string]bool, unknown bool) (
 			if keep[path] || !form.MatchString(name) {
 				continue
 			}
-			if err := w.remove(path); err != nil {
+			if err := w.remove(path, "orphan deleted"); err != nil {
 				return removed, err
 			}
 			removed = append(removed, path)

@@ -105,8 +105,9 @@ func (m *pointerMove) apply(ctx context.Context, tx *sql.Tx) error {
 		}
 	}
 	for _, r := range m.replaced {
-		if _, err := tx.ExecContext(ctx, `INSERT INTO pgmirror_replaced (path, uuid, sequence) VALUES (?, ?, ?)
-			ON CONFLICT (path) DO UPDATE SET sequence = min(sequence, excluded.sequence)`, r.path, r.uuid, r.sequence); err != nil {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO pgmirror_replaced (path, uuid, added, sequence, since) VALUES (?, ?, ?, ?, nullif(?, 0))
+			ON CONFLICT (path) DO UPDATE SET sequence = min(sequence, excluded.sequence), since = coalesce(since, excluded.since)`,
+			r.path, r.uuid, r.added, r.sequence, r.since); err != nil {
 			return err
 		}
 	}

@@ -166,8 +166,11 @@ func (c *Committed) table(i int, name TableName, at LSN, newest bool) *readstate
 		return out
 	}
 	t := c.tables[i]
-	if snapshot := snapshotAt(t.meta, at); snapshot == nil {
+	if snapshot, ok := t.at(at); snapshot == nil || !ok {
 		out.Err = fmt.Sprintf("the table did not exist in the mirror at %s", at)
+		if !ok {
+			out.Err = fmt.Sprintf("the table's snapshot of %s has expired", at)
+		}
 		return out
 	} else if snapshot.SnapshotID != t.meta.CurrentSnapshot().SnapshotID {
 		past := &table{name: t.name, uuid: t.uuid, dir: t.dir, meta: t.meta, path: t.path}
@@ -184,45 +187,39 @@ func (c *Committed) table(i int, name TableName, at LSN, newest bool) *readstate
 	return out
 }
 
-// snapshotAt is the newest retained snapshot at or below an LSN; nil if there is none.
-func snapshotAt(meta icetable.Metadata, at LSN) *icetable.Snapshot {
-	var found *icetable.Snapshot
-	for _, s := range meta.Snapshots() {
-		if lsn, err := snapshotLSN(&s); err == nil && lsn <= at && (found == nil || s.SequenceNumber > found.SequenceNumber) {
-			found = &s
-		}
+// at is the snapshot that shows a table at a cut; ok is false if it has expired. nil and true: the table did not exist in the mirror yet. A table that failed
+// is shown at its last good LSN too.
+func (t *table) at(cut LSN) (snapshot *icetable.Snapshot, ok bool) {
+	current := t.meta.CurrentSnapshot()
+	if t.lsn == cut {
+		return current, true
 	}
-	return found
+	return shownAt(showing(t.meta.Snapshots(), current.SnapshotID), cut)
 }
 
 // checkCut says whether all tables can be shown at an LSN: it must be a cut, and no table may have expired what it needs.
 func (c *Committed) checkCut(at LSN) error {
-	cuts, floor := []LSN{c.contents.lsn}, LSN(0)
+	cuts := []LSN{c.contents.lsn}
+	lines := make([][]shown, 0, len(c.tables))
 	for _, t := range c.tables {
 		if t == nil {
 			continue
 		}
-		first, firstSequence := LSN(0), int64(0)
-		for _, s := range t.meta.Snapshots() {
-			cut, err := snapshotCut(&s)
-			if err != nil {
-				continue
-			}
-			cuts = append(cuts, cut)
-			if firstSequence == 0 || s.SequenceNumber < firstSequence {
-				first, firstSequence = cut, s.SequenceNumber
-			}
-		}
-		if firstSequence > 1 { // older ones have expired
-			floor = max(floor, first)
+		line := showing(t.meta.Snapshots(), t.meta.CurrentSnapshot().SnapshotID)
+		lines = append(lines, line)
+		for _, s := range line {
+			cuts = append(cuts, s.cut)
 		}
 	}
-	cuts = slices.DeleteFunc(cuts, func(cut LSN) bool { return cut < floor })
+	slices.Sort(cuts)
+	cuts = slices.DeleteFunc(slices.Compact(cuts), func(cut LSN) bool {
+		return slices.ContainsFunc(lines, func(line []shown) bool { _, ok := shownAt(line, cut); return !ok })
+	})
 	if slices.Contains(cuts, at) {
 		return nil
 	}
 	distance := func(cut LSN) LSN { return max(cut, at) - min(cut, at) }
-	nearest := cuts[0] // the newest cut is always there
+	nearest := c.contents.lsn // it is always there
 	for _, cut := range cuts {
 		if distance(cut) < distance(nearest) {
 			nearest = cut

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"time"
 
 	icelib "github.com/apache/iceberg-go"
 	icetable "github.com/apache/iceberg-go/table"
@@ -26,6 +25,8 @@ type assembly struct {
 	change *TableCommit
 	base   *table // nil: the table is created
 	next   *table
+	// retention says which older snapshots stay.
+	retention retention
 
 	builder       *icetable.MetadataBuilder // of next's metadata, its schema current
 	icebergSchema *icelib.Schema            // next's
@@ -39,6 +40,7 @@ type assembly struct {
 	oldVectors  []removedVector      // vectors that leave: superseded, or of removed files
 	written     []string             // by this assembly
 	gone        []replacedFile       // left the current snapshot by this commit
+	listed      []replacedFile       // what the catalog is to say of replaced files: gone, and those that nothing names any more
 	unreachable []string
 	summary     map[string]string
 	operation   icetable.Operation
@@ -126,76 +128,114 @@ func (a *assembly) writeVectors() error {
 
 // timestamp is now, but always after the snapshot before: readers order snapshots by it, and the clock may have gone back.
 func (a *assembly) timestamp() int64 {
-	now := time.Now().UnixMilli()
+	now := a.w.config.Now().UnixMilli()
 	if a.base != nil {
 		now = max(now, a.base.meta.LastUpdatedMillis()+1)
 	}
 	return now
 }
 
-// writeMetadata expires old snapshots and writes the metadata file.
+// writeMetadata takes the snapshots that nothing needs any more out of the table and writes the metadata file, with the new snapshot if there
+// is one.
 func (a *assembly) writeMetadata(snapshot *icetable.Snapshot) error {
-	b := a.builder
-	if err := b.AddSnapshot(snapshot); err != nil {
+	if err := a.addSnapshot(snapshot); err != nil {
 		return fmt.Errorf("build table metadata: %w", err)
 	}
-	if err := b.SetSnapshotRef(icetable.MainBranch, a.snapshotID, icetable.BranchRef); err != nil {
-		return fmt.Errorf("build table metadata: %w", err)
-	}
-	oldest := snapshot.SequenceNumber
-	if a.base != nil {
-		// By sequence number: metadata of another writer might list them in any order.
-		old := slices.SortedFunc(slices.Values(a.base.meta.Snapshots()), func(x, y icetable.Snapshot) int { return int(x.SequenceNumber - y.SequenceNumber) })
-		expired := old[:max(0, len(old)+1-a.w.config.KeepSnapshots)]
-		if kept := old[len(expired):]; len(kept) > 0 {
-			oldest = kept[0].SequenceNumber
-		}
-		var ids []int64
-		for _, s := range expired {
-			ids = append(ids, s.SnapshotID)
-			path, err := toPath(s.ManifestList)
-			if err != nil {
-				return err
-			}
-			a.gone = append(a.gone, replacedFile{path: path, uuid: a.next.uuid})
-		}
-		if len(ids) > 0 {
-			if err := b.RemoveSnapshots(ids, false); err != nil {
-				return fmt.Errorf("expire snapshots: %w", err)
-			}
-		}
-	}
-	meta, err := b.Build()
+	meta, err := a.builder.Build()
 	if err != nil {
 		return fmt.Errorf("build table metadata: %w", err)
 	}
-	a.next.meta = meta
-	text, err := json.Marshal(a.next.meta)
+	text, err := json.Marshal(meta)
 	if err != nil {
 		return fmt.Errorf("encode table metadata: %w", err)
 	}
+	a.next.meta = meta
 	basePath := ""
 	if a.base != nil {
 		basePath = a.base.path
-		named := previousMetadata(a.next.meta)
+		named := previousMetadata(meta)
 		for _, path := range previousMetadata(a.base.meta) {
 			if !slices.Contains(named, path) {
 				a.gone = append(a.gone, replacedFile{path: path, uuid: a.next.uuid})
 			}
 		}
-		a.next.replaced = slices.Clone(a.base.replaced)
 	}
 	name := filepath.Base(nextMetadataPath("", basePath))
 	if a.next.path, err = a.write(name, text); err != nil {
 		return err
 	}
-	a.next.replaced = append(a.next.replaced, a.gone...)
-	a.next.replaced = slices.DeleteFunc(a.next.replaced, func(r replacedFile) bool {
-		if r.sequence <= oldest {
-			a.unreachable = append(a.unreachable, r.path)
-			return true
-		}
-		return false
-	})
+	a.listReplaced()
 	return nil
+}
+
+// addSnapshot makes a snapshot the current one, unless it is nil, and drops those that expire with the schemas that only they had.
+func (a *assembly) addSnapshot(snapshot *icetable.Snapshot) error {
+	b := a.builder
+	if snapshot != nil {
+		if err := b.AddSnapshot(snapshot); err != nil {
+			return err
+		}
+		if err := b.SetSnapshotRef(icetable.MainBranch, a.snapshotID, icetable.BranchRef); err != nil {
+			return err
+		}
+	}
+	if a.base == nil || a.retention.all {
+		return nil
+	}
+	snapshots, current := slices.Clone(a.base.meta.Snapshots()), a.snapshotID
+	if snapshot != nil {
+		snapshots = append(snapshots, *snapshot)
+	} else {
+		current = a.base.meta.CurrentSnapshot().SnapshotID
+	}
+	held := a.retention.holders(snapshots, current, maps.Collect(a.base.meta.Refs()))
+	var expired []int64
+	used := map[int]bool{b.CurrentSchema().ID: true}
+	for _, s := range snapshots {
+		if held[s.SnapshotID] != nil {
+			if s.SchemaID != nil {
+				used[*s.SchemaID] = true
+			}
+			continue
+		}
+		expired = append(expired, s.SnapshotID)
+		path, err := toPath(s.ManifestList)
+		if err != nil {
+			return err
+		}
+		a.gone = append(a.gone, replacedFile{path: path, uuid: a.next.uuid})
+	}
+	if len(expired) == 0 {
+		return nil
+	}
+	if err := b.RemoveSnapshots(expired, false); err != nil {
+		return err
+	}
+	var unused []int
+	for _, s := range a.base.meta.Schemas() {
+		if !used[s.ID] {
+			unused = append(unused, s.ID)
+		}
+	}
+	return b.RemoveSchemas(unused)
+}
+
+// listReplaced notes which replaced files no retained snapshot names any more, from now on.
+func (a *assembly) listReplaced() {
+	a.next.replaced = slices.Clone(a.gone)
+	if a.base != nil {
+		a.next.replaced = slices.Concat(a.base.replaced, a.gone)
+	}
+	a.listed = slices.Clone(a.gone)
+	snapshots := a.next.meta.Snapshots()
+	now := a.w.config.Now().UnixMilli()
+	a.next.replaced = slices.DeleteFunc(a.next.replaced, func(r replacedFile) bool {
+		if r.namedBy(snapshots) {
+			return false
+		}
+		r.since = now
+		a.listed = append(a.listed, r)
+		a.unreachable = append(a.unreachable, r.path)
+		return true
+	})
 }

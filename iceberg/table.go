@@ -71,14 +71,18 @@ func (t *table) state() TableState {
 		s.Files = append(s.Files, f.file)
 	}
 	for _, snap := range t.meta.Snapshots() {
-		info := SnapshotInfo{ID: snap.SnapshotID, TimestampMs: snap.TimestampMs}
-		info.LSN, _ = snapshotLSN(&snap)
-		if snap.Summary != nil {
-			info.Operation = string(snap.Summary.Operation)
-		}
-		s.Snapshots = append(s.Snapshots, info)
+		s.Snapshots = append(s.Snapshots, snapshotInfo(&snap))
 	}
 	return s
+}
+
+func snapshotInfo(s *icetable.Snapshot) SnapshotInfo {
+	info := SnapshotInfo{ID: s.SnapshotID, TimestampMs: s.TimestampMs}
+	info.LSN, _ = snapshotLSN(s)
+	if s.Summary != nil {
+		info.Operation = string(s.Summary.Operation)
+	}
+	return info
 }
 
 // inOrder lists the live files by first row id: the order in which they were added.

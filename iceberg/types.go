@@ -1,6 +1,8 @@
 package iceberg
 
 import (
+	"time"
+
 	"github.com/apache/arrow-go/v18/arrow"
 	icelib "github.com/apache/iceberg-go"
 	"github.com/jackc/pglogrepl"
@@ -24,6 +26,14 @@ type State struct {
 	Tables []TableState // sorted by schema and name
 	// Faults are the tables that cannot be loaded, sorted alike.
 	Faults []TableFault
+	// Unreachable are the files that no retained snapshot names and that were not deleted yet, as Result.Unreachable had them in an earlier life.
+	Unreachable []UnreachableFile
+}
+
+// UnreachableFile is a file that no retained snapshot names any more. Readers that opened an older one may still read it.
+type UnreachableFile struct {
+	Path  string
+	Since time.Time
 }
 
 // TableFault is a table whose files are damaged (ErrCorrupt) or were changed by another writer (ErrForeignSnapshot).
@@ -65,6 +75,8 @@ type SnapshotInfo struct {
 	LSN         LSN
 	TimestampMs int64
 	Operation   string
+	// HeldBy says what keeps it: "current", "checkpoint", "read state", "tag NAME", "branch NAME". Only Retained fills it in.
+	HeldBy []string
 }
 
 // DataFile is one immutable Parquet file of a table.

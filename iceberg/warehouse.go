@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -21,8 +22,12 @@ type Config struct {
 	// Effect, for tests, is called before each named effect (EffectNames); "sqlite committed" comes after the commit. Its
 	// error ends the work there as a crash would: nothing is cleaned up. Several goroutines may call it at once.
 	Effect func(name string) error
-	// KeepSnapshots is how many snapshots a table retains, at least 1; 0 is 100.
+	// KeepSnapshots is how many checkpoints stay readable, the newest included (expire.go); 0 is 100, less is all of them.
 	KeepSnapshots int
+	// KeepAge is how old a checkpoint may become that stays readable; the newest always does. 0 is no bound.
+	KeepAge time.Duration
+	// Now tells the time; nil is time.Now.
+	Now func() time.Time
 	// TableErr, used by OpenReadOnly, says why a table must not be read at an LSN (Newest: at whatever is newest), or "". mirror
 	// is the stored document.
 	TableErr func(mirror []byte, name TableName, at LSN) string
@@ -35,12 +40,12 @@ const Newest = LSN(1<<64 - 1)
 
 // EffectNames are the steps that Config.Effect may see.
 var EffectNames = []string{"parquet written", "parquet synced", "puffin written", "metadata written", "sqlite commit",
-	"sqlite committed", "version hint", "file deleted"}
+	"sqlite committed", "version hint", "file deleted", "expiry metadata", "expiry commit", "expiry committed", "orphan deleted"}
 
 const defaultKeepSnapshots = 100
 
-// Warehouse is an open warehouse. Load comes first, once; then NewWriter, OpenData and DeleteUnreachable may be called by any
-// goroutine. Commits and RemoveOrphans exclude each other.
+// Warehouse is an open warehouse. Load comes first, once; then NewWriter, OpenData, DeleteUnreachable and Hold may be called by any
+// goroutine. Commits, Expire and RemoveOrphans exclude each other.
 type Warehouse struct {
 	config  Config
 	root    string // Dir/warehouse
@@ -48,9 +53,11 @@ type Warehouse struct {
 	log     *slog.Logger
 	catalog *catalog
 
-	mu     sync.Mutex // one Commit or RemoveOrphans at a time
-	loaded bool
-	broken error // a commit's outcome is unknown: nothing more is committed in this life
+	mu      sync.Mutex // one Commit, Expire or RemoveOrphans at a time
+	loaded  bool
+	broken  error            // a commit's outcome is unknown: nothing more is committed in this life
+	lsn     LSN              // cut of the last commit
+	history []checkpointMark // the checkpoints that may still be readable, oldest first
 
 	current sync.RWMutex      // guards the maps' reads outside mu; held for moments only
 	tables  map[string]*table // by uuid
@@ -58,7 +65,10 @@ type Warehouse struct {
 	places  map[string]*table  // by directory
 	faulty  map[string]pointer // by uuid: tables that Load found damaged, until they are dropped; guarded like tables
 
-	dirs sync.Map // directories known to exist durably
+	holds map[*hold]bool // guarded like tables
+
+	dirs    sync.Map // directories known to exist durably
+	pending sync.Map // data files of this life that no commit took yet
 }
 
 // Open opens the catalog of a data directory and makes it if there is none.
@@ -75,11 +85,11 @@ func Open(ctx context.Context, config Config) (*Warehouse, error) {
 	if config.KeepSnapshots == 0 {
 		config.KeepSnapshots = defaultKeepSnapshots
 	}
-	if config.KeepSnapshots < 1 {
-		return nil, fmt.Errorf("keep snapshots %d: at least 1 is needed", config.KeepSnapshots)
+	if config.Now == nil {
+		config.Now = time.Now
 	}
 	w := &Warehouse{config: config, root: filepath.Join(config.Dir, "warehouse"), files: config.Files, log: config.Log,
-		tables: map[string]*table{}, names: map[TableName]*table{}, places: map[string]*table{}, faulty: map[string]pointer{}}
+		tables: map[string]*table{}, names: map[TableName]*table{}, places: map[string]*table{}, faulty: map[string]pointer{}, holds: map[*hold]bool{}}
 	if err := w.ensureDir(w.root); err != nil {
 		return nil, err
 	}

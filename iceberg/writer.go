@@ -92,7 +92,9 @@ func (w *Warehouse) NewWriter(ctx context.Context, loc TableLocation) (*Writer, 
 	}
 	x := &Writer{w: w, path: filepath.Join(dir, newID()+".parquet"), source: loc.Schema, schema: schema, minLSN: math.MaxUint64, groupLimit: rowGroupBytes,
 		nulls: make([]int64, loc.Schema.NumFields()), floats: make([]floatRange, loc.Schema.NumFields())}
+	w.pending.Store(x.path, true)
 	if x.file, err = w.files.Create(x.path); err != nil {
+		w.pending.Delete(x.path)
 		return nil, fmt.Errorf("create %s: %w", x.path, err)
 	}
 	x.sink = &countingWriter{w: x.file}
@@ -380,5 +382,6 @@ func (x *Writer) Abort() error {
 	if err := x.w.files.Remove(x.path); err != nil {
 		return fmt.Errorf("remove %s: %w", x.path, err)
 	}
+	x.w.pending.Delete(x.path)
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"pgmirror/readstate"
 )
 
-// Call runs a command for a client: "checkpoint", "compact", "forget", "inspect", "resync" or "verify". A panic in one that only reads is its error;
+// Call runs a command for a client: "checkpoint", "compact", "expire", "forget", "inspect", "resync" or "verify". A panic in one that only reads is its error;
 // in one that changes something, and in the applier's turn of it, it ends the process: what was half changed must not become durable.
 func (m *Mirror) Call(ctx context.Context, command string, args []byte, progress func(string)) ([]byte, error) {
 	if progress == nil {
@@ -47,6 +47,16 @@ func (m *Mirror) Call(ctx context.Context, command string, args []byte, progress
 			return nil, err
 		}
 		rep, err := m.Compact(ctx, req, progress)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(rep)
+	case "expire":
+		var req ExpireRequest
+		if err := decodeArgs(args, &req); err != nil {
+			return nil, err
+		}
+		rep, err := m.Expire(ctx, req)
 		if err != nil {
 			return nil, err
 		}
@@ -128,6 +138,8 @@ type InspectSnapshot struct {
 	LSN       string `json:"lsn"`
 	Time      string `json:"time"` // RFC 3339
 	Operation string `json:"operation"`
+	// HeldBy says what keeps it: current, checkpoint, read state, tag NAME, branch NAME; nothing does when it is to expire.
+	HeldBy []string `json:"held_by"`
 }
 
 // InspectFile is one data file. Pending counts the position deletes that no committed vector holds yet.
@@ -249,15 +261,19 @@ func (m *Mirror) Inspect(ctx context.Context, req InspectRequest) (*InspectRepor
 			}
 			rep.Files = append(rep.Files, f)
 		}
-		for _, sn := range t.snapshots {
-			rep.Snapshots = append(rep.Snapshots, InspectSnapshot{ID: sn.ID, LSN: sn.LSN.String(), Time: time.UnixMilli(sn.TimestampMs).UTC().Format(time.RFC3339Nano), Operation: sn.Operation})
-		}
 		for _, x := range t.indexes {
 			rep.Indexes = append(rep.Indexes, InspectIndex{Path: x.path, Entries: x.index.Header().Entries, Bytes: x.index.Bytes()})
 		}
 		return nil
 	})
-	return rep, err
+	if err != nil {
+		return nil, err
+	}
+	for _, sn := range m.warehouse.Retained(t.uuid) { // not in the applier's turn: it waits for a commit
+		rep.Snapshots = append(rep.Snapshots, InspectSnapshot{ID: sn.ID, LSN: sn.LSN.String(), Time: time.UnixMilli(sn.TimestampMs).UTC().Format(time.RFC3339Nano),
+			Operation: sn.Operation, HeldBy: append([]string{}, sn.HeldBy...)})
+	}
+	return rep, nil
 }
 
 var _ readstate.Provider = (*Mirror)(nil)

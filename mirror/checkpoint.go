@@ -251,7 +251,6 @@ func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, starte
 			continue
 		}
 		t.created, t.replaces, t.committed = true, nil, cp.shapes[t]
-		t.snapshots = result.Tables[t.name].Snapshots
 	}
 	m.forgot = slices.DeleteFunc(m.forgot, func(t *table) bool { return slices.Contains(cp.forgot, t) })
 	for _, s := range cp.gone {
@@ -262,9 +261,7 @@ func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, starte
 	}
 	signal(m.flusher.wake) // files that a commit has named may be worth compacting
 	m.setDurable(cp.cut)
-	if len(result.Unreachable) > 0 {
-		m.garbage = append(m.garbage, garbage{paths: result.Unreachable, cut: cp.cut, serial: m.marks.lastSerial()})
-	}
+	m.addGarbage(result.Unreachable, cp.cut)
 	now := m.clock.Now()
 	m.lastCheckpoint, m.checkpointTook = now, now.Sub(started)
 	m.updateShared()
@@ -272,14 +269,6 @@ func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, starte
 		m.cfg.Log.Info("checkpoint", "lsn", cp.cut.String(), "tables", len(cp.commit.Tables), "took", now.Sub(started))
 	}
 	return nil
-}
-
-// garbage is files that no retained snapshot names. A reader that registered at or before serial may still use them, and so may
-// one that comes later with an LSN below the cut at which they went.
-type garbage struct {
-	paths  []string
-	cut    LSN
-	serial uint64
 }
 
 // reap drops what nobody can see any more: ended segments, cut-offs below LWM, and files that were named only by readers who
@@ -294,16 +283,7 @@ func (m *Mirror) reap(ctx context.Context) error {
 		m.reapPast(low)
 		indexes, m.staleIndexes = m.staleIndexes, nil
 		discarded, m.discarded = m.discarded, nil
-		_, oldest := m.marks.readerCount()
-		keep := m.garbage[:0]
-		for _, g := range m.garbage {
-			if low >= g.cut && oldest > g.serial {
-				paths = append(paths, g.paths...)
-			} else {
-				keep = append(keep, g)
-			}
-		}
-		m.garbage = keep
+		paths = m.takeGarbage(low)
 		return nil
 	})
 	if err != nil {

@@ -35,6 +35,8 @@ type Config struct {
 	FoldInterval time.Duration
 	// FileRows is the row count at which the initial copy begins a new file. Default 4,000,000.
 	FileRows int64
+	// Grace is how long a file that no retained snapshot names any more stays on the disk, for readers that opened an older one. 0 is not at all.
+	Grace time.Duration
 	// CompactOff leaves the files as flushes made them.
 	CompactOff bool
 	// NullUnrepresentable stores NULL for a value that the mirror's type cannot hold, and counts it. Otherwise the table fails.
@@ -94,6 +96,7 @@ func (c *Config) Validate() error {
 	duration("catalog_poll", &c.CatalogPoll, 2*time.Second, 10*time.Millisecond)
 	duration("fold_interval", &c.FoldInterval, time.Minute, 10*time.Millisecond)
 	duration("history", &c.History, 0, 0)
+	duration("grace", &c.Grace, 0, 0)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

@@ -112,12 +112,8 @@ func (m *Mirror) copyAll(ctx context.Context, id pgcdc.Identification, again boo
 		record.Resync = resync
 		doc.Tables = append(doc.Tables, record)
 	}
-	result, err := m.storeDocument(ctx, &doc, commit)
-	if err != nil {
+	if _, err := m.storeDocument(ctx, &doc, commit); err != nil {
 		return err
-	}
-	for _, c := range copies {
-		c.table.snapshots = result.Tables[c.table.name].Snapshots
 	}
 	return m.inTurn(ctx, func() error { m.start(&doc, copies); return nil })
 }

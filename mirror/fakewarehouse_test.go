@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -40,6 +41,13 @@ type fakeWarehouse struct {
 	faulty     map[string]error
 	unreadable func(path string) error
 	deleted    int // files deleted as unreachable
+
+	// retains: older snapshots keep naming the files of before, until Expire. named are such files, listed those that no snapshot names any more.
+	retains bool
+	named   map[string]bool
+	listed  map[string]time.Time
+	grace   time.Duration
+	now     func() time.Time
 }
 
 // lastCut is the newest LSN that is durable.
@@ -50,7 +58,7 @@ func (w *fakeWarehouse) lastCut() LSN {
 }
 
 func newFakeWarehouse() *fakeWarehouse {
-	return &fakeWarehouse{tables: map[string]*iceberg.TableState{}, files: map[string][]arrow.RecordBatch{}}
+	return &fakeWarehouse{named: map[string]bool{}, listed: map[string]time.Time{}, now: time.Now, tables: map[string]*iceberg.TableState{}, files: map[string][]arrow.RecordBatch{}}
 }
 
 func (w *fakeWarehouse) Load(context.Context) (*iceberg.State, error) {
@@ -66,6 +74,9 @@ func (w *fakeWarehouse) Load(context.Context) (*iceberg.State, error) {
 		c.Files = slices.Clone(t.Files)
 		st.Tables = append(st.Tables, c)
 	}
+	for _, path := range slices.Sorted(maps.Keys(w.listed)) {
+		st.Unreachable = append(st.Unreachable, iceberg.UnreachableFile{Path: path, Since: w.listed[path]})
+	}
 	return st, nil
 }
 
@@ -78,7 +89,10 @@ func (w *fakeWarehouse) RemoveOrphans(context.Context) (removed []string, err er
 			named[f.Path] = true
 		}
 	}
-	maps.DeleteFunc(w.files, func(path string, _ []arrow.RecordBatch) bool { return !named[path] })
+	maps.DeleteFunc(w.files, func(path string, _ []arrow.RecordBatch) bool {
+		_, listed := w.listed[path]
+		return !named[path] && !w.named[path] && !listed
+	})
 	return nil, nil
 }
 
@@ -291,13 +305,42 @@ func (w *fakeWarehouse) commit(c iceberg.Commit) (*iceberg.Result, error) {
 	}
 	w.tables, w.doc, w.cut = next, slices.Clone(c.Mirror), c.LSN
 	w.history = append(w.history, c)
-	// No snapshot but the newest is kept.
 	unreachable := dropped
 	for _, tc := range c.Tables {
-		unreachable = append(unreachable, tc.Remove...)
+		if !w.retains {
+			unreachable = append(unreachable, tc.Remove...)
+			continue
+		}
+		for _, path := range tc.Remove {
+			w.named[path] = true
+		}
 	}
+	w.listLocked(unreachable)
 	return &iceberg.Result{Unreachable: unreachable}, nil
 }
+
+func (w *fakeWarehouse) listLocked(paths []string) {
+	for _, path := range paths {
+		w.listed[path] = w.now()
+	}
+}
+
+// Expire makes the older snapshots go, all at once.
+func (w *fakeWarehouse) Expire(_ context.Context, _ int, dryRun bool) (*iceberg.Expiry, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	x := &iceberg.Expiry{}
+	if !dryRun {
+		x.Unreachable = slices.Sorted(maps.Keys(w.named))
+		clear(w.named)
+		w.listLocked(x.Unreachable)
+	}
+	return x, nil
+}
+
+func (w *fakeWarehouse) Retained(string) []iceberg.SnapshotInfo { return nil }
+
+func (w *fakeWarehouse) Orphans(context.Context, time.Time, bool) ([]string, error) { return nil, nil }
 
 func superset(old, v *deletion.Vector) error {
 	for pos := range old.Positions() {
@@ -327,6 +370,13 @@ func (w *fakeWarehouse) DeleteUnreachable(_ context.Context, paths []string) err
 				return fmt.Errorf("delete %s: the newest snapshot of %s names it", path, t.Name.Name)
 			}
 		}
+		if w.named[path] {
+			return fmt.Errorf("delete %s: a retained snapshot names it", path)
+		}
+		if since, listed := w.listed[path]; listed && w.now().Sub(since) < w.grace {
+			return fmt.Errorf("delete %s: within the grace period: %s", path, w.now().Sub(since))
+		}
+		delete(w.listed, path)
 		delete(w.files, path)
 		w.deleted++
 	}

@@ -141,6 +141,7 @@ func (m *Mirror) Run(ctx context.Context) error {
 	g.Go(func() error { return m.flusher.run(work) })
 	g.Go(func() error { return m.checkpointLoop(work) })
 	g.Go(func() error { return m.foldLoop(work) })
+	g.Go(func() error { return m.expireLoop(work) })
 
 	follow, stopFollowing := context.WithCancel(work)
 	defer stopFollowing()

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"testing"
+	"time"
 
 	"pgmirror/readstate"
 )
@@ -39,6 +40,9 @@ func runModel(t *testing.T, seed uint64) (longest int) {
 
 func runWorld(t *testing.T, seed uint64, prepare func(*world)) *world {
 	w := newWorld(t, seed)
+	if w.ware.retains = seed%2 == 0; seed%3 == 0 {
+		w.ware.grace = 3 * time.Second
+	}
 	prepare(w)
 	for range w.rng.IntN(30) {
 		w.transaction() // only the first copy will see it

@@ -72,7 +72,13 @@ type Warehouse interface {
 	Commit(ctx context.Context, c iceberg.Commit) (*iceberg.Result, error)
 	// Discard deletes a data file that was written and never committed.
 	Discard(ctx context.Context, path string) error
-	// DeleteUnreachable deletes files that a commit reported; absent ones are no error.
+	// Expire takes snapshots that nothing needs any more out of at most so many tables; a dry run says which there are in all.
+	Expire(ctx context.Context, most int, dryRun bool) (*iceberg.Expiry, error)
+	// Retained lists a table's snapshots with what holds each.
+	Retained(uuid string) []iceberg.SnapshotInfo
+	// Orphans deletes files that nothing names and that did not change since a time; a dry run only lists them.
+	Orphans(ctx context.Context, before time.Time, dryRun bool) ([]string, error)
+	// DeleteUnreachable deletes files that a commit or Expire reported; absent ones are no error.
 	DeleteUnreachable(ctx context.Context, paths []string) error
 }
 

@@ -34,6 +34,7 @@ func (m *Mirror) recover(ctx context.Context) error {
 	if len(removed) > 0 {
 		m.cfg.Log.Info("removed files that no snapshot names", "files", len(removed))
 	}
+	m.inheritGarbage(st.Unreachable)
 	if st.Mirror == nil {
 		return nil
 	}
@@ -110,7 +111,7 @@ func (m *Mirror) recoverTable(r tableRecord, held *iceberg.TableState, fault err
 		return nil
 	}
 	t.setShape(s)
-	t.snapshots, t.created, t.committed, t.lastFieldID = held.Snapshots, true, s, max(held.LastColumnID, r.LastFieldID)
+	t.created, t.committed, t.lastFieldID = true, s, max(held.LastColumnID, r.LastFieldID)
 	at := m.doc.Cut
 	if t.failure != nil {
 		at = min(at, t.failure.Good)

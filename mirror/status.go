@@ -33,6 +33,8 @@ type Status struct {
 	CheckpointSeconds float64 `json:"checkpoint_seconds"`         // how long the last one took
 	Readers           int     `json:"readers"`                    // open read states
 
+	WaitingFiles int `json:"waiting_files"` // of the warehouse: no snapshot names them any more, but the grace period or a reader keeps them
+
 	Memory MemoryStatus  `json:"memory"`
 	Tables []TableStatus `json:"tables"`
 }

@@ -105,6 +105,9 @@ func (m *Mirror) describeStatus(st *Status) {
 		st.LastCheckpoint = m.lastCheckpoint.UTC().Format(time.RFC3339Nano)
 		st.CheckpointSeconds = m.checkpointTook.Seconds()
 	}
+	for _, g := range m.garbage {
+		st.WaitingFiles += len(g.paths)
+	}
 	st.Memory = MemoryStatus{Batches: m.memory.Load(), Limit: m.cfg.Memory}
 	for _, t := range m.tables {
 		ts := TableStatus{Name: t.String(), State: t.state.shown(t.failure), Rows: t.rows, Unrepresentable: t.unrepresentable, DurableLSN: m.durable.String(), Types: t.forms}

@@ -11,7 +11,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"pgmirror/globalindex"
-	"pgmirror/iceberg"
 	"pgmirror/pgcdc"
 	"pgmirror/readstate"
 )
@@ -93,8 +92,6 @@ type table struct {
 	files   []*segment
 	// compacted are files whose rows are in another file now, until a commit takes them out of the table.
 	compacted []*segment
-	// snapshots are those that the catalog retains, as of the last commit.
-	snapshots []iceberg.SnapshotInfo
 
 	rows            int64 // visible ones, as of the last change applied
 	unrepresentable int64 // values stored as NULL

@@ -82,6 +82,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w.pressure = w.rng.IntN(3) == 0
 	w.faults = w.rng.IntN(4)
 	w.eager = seed%2 == 0
+	w.ware.now = w.clock.Now
 	return w
 }
 
@@ -142,7 +143,7 @@ func (w *world) start() {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	cfg := Config{Slot: "m", Publications: []string{"p"}, IndexDir: w.dir, BatchRows: 1 + w.rng.IntN(12), FlushWorkers: 1, CopyWorkers: 1,
-		History: w.history, NullUnrepresentable: w.nullBad, FileRows: 1 + w.rng.Int64N(5),
+		History: w.history, NullUnrepresentable: w.nullBad, FileRows: 1 + w.rng.Int64N(5), Grace: w.ware.grace,
 		Effect: w.effect}
 	m, err := New(cfg, w.source, w.ware, w.files, w.clock)
 	w.check(err)
@@ -452,6 +453,8 @@ func (w *world) step() {
 		})
 	case n < 88:
 		w.resync()
+	case n == 89:
+		w.during("expire", func() error { _, err := w.m.Expire(ctx, ExpireRequest{}); return err })
 	case n == 88:
 		w.during("compact", func() error {
 			for _, t := range w.m.tables {

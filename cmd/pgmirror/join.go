@@ -18,7 +18,7 @@ import (
 // serve builds the parts, runs the mirror until ctx ends, and answers on the socket and, if there is one, on the HTTP
 // listener until the mirror has stopped.
 func serve(ctx context.Context, s *settings, t target, dir *dataDir, listener net.Listener, screen *screenLog, log *slog.Logger) (err error) {
-	warehouse, err := iceberg.Open(ctx, iceberg.Config{Dir: dir.path, Log: log})
+	warehouse, err := iceberg.Open(ctx, iceberg.Config{Dir: dir.path, Log: log, KeepSnapshots: s.Snapshots.keep, KeepAge: s.Snapshots.age})
 	if err != nil {
 		return err
 	}
@@ -81,6 +81,7 @@ func newMirror(s *settings, t target, dir *dataDir, source mirror.Source, wareho
 		History:             s.History,
 		CatalogPoll:         s.CatalogPoll,
 		CompactOff:          s.Compact == "off",
+		Grace:               s.Snapshots.grace,
 		NullUnrepresentable: s.OnUnrepresentable == "null",
 		Log:                 log,
 	}, source, mirror.Over(warehouse), mirror.OSFiles(), mirror.SystemClock())

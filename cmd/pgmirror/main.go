@@ -76,6 +76,7 @@ func (a *app) commands() []*cobra.Command {
 		a.verifyCommand(),
 		a.resyncCommand(),
 		a.compactCommand(),
+		a.expireCommand(),
 		a.forgetCommand(),
 		a.inspectCommand(),
 		a.dropCommand(),

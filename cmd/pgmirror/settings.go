@@ -32,6 +32,7 @@ type settings struct {
 	History            time.Duration
 	CatalogPoll        time.Duration
 	Compact            string
+	Snapshots          retention
 	OnUnrepresentable  string
 	Types              map[pgcdc.ColumnName]pgcdc.Form
 	PartialPublish     bool
@@ -86,6 +87,8 @@ var settingTable = []setting{
 		set: durationSetting(func(s *settings) *time.Duration { return &s.CatalogPoll }, 10*time.Millisecond, time.Hour)},
 	{key: "compact", meta: "RULE", def: "auto", usage: "small files and files of deleted rows are made into few (auto), or left as they were written (off)",
 		set: choiceSetting(func(s *settings) *string { return &s.Compact }, "auto", "off")},
+	{key: "snapshots", meta: "RULE", def: "keep=100,age=24h,grace=10m", list: true, mapping: true, usage: "checkpoints that stay readable as Iceberg snapshots: the newest keep, none older than age (off keeps all); files that none names stay for grace more",
+		set: func(s *settings, v string) (err error) { s.Snapshots, err = parseRetention(v); return err }},
 	{key: "on_unrepresentable", meta: "RULE", def: "fail", usage: "a value that cannot be represented stops its table (fail) or is stored as NULL and counted (null)",
 		set: choiceSetting(func(s *settings) *string { return &s.OnUnrepresentable }, "fail", "null")},
 	{key: "types", meta: "COLUMN=FORM", list: true, mapping: true, usage: "mirror schema.table.column as text, decimal(p,s) or double instead of by its type; several are separated by commas",

@@ -57,7 +57,7 @@ func (a *app) verifyAlone(ctx context.Context, s *settings, request mirror.Verif
 }
 
 func compareAlone(ctx context.Context, s *settings, t target, dir *dataDir, log *slog.Logger, request mirror.VerifyRequest, progress func(string)) (report *mirror.VerifyReport, err error) {
-	warehouse, err := iceberg.Open(ctx, iceberg.Config{Dir: dir.path, Log: log})
+	warehouse, err := iceberg.Open(ctx, iceberg.Config{Dir: dir.path, Log: log, KeepSnapshots: s.Snapshots.keep, KeepAge: s.Snapshots.age})
 	if err != nil {
 		return nil, err
 	}
