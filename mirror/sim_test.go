@@ -122,6 +122,10 @@ var errIO = fmt.Errorf("write: %w", syscall.EIO)
 func newSim(t *testing.T, seed uint64) *sim {
 	s := &sim{world: newWorld(t, seed), luck: rand.New(rand.NewPCG(seed, 9))}
 	s.faults, s.pressure = 0, false
+	s.ware.now, s.ware.retains = time.Now, seed%2 == 0
+	if seed%3 > 0 {
+		s.ware.grace = 10 * time.Minute
+	}
 	s.sending = false // the source's own stream tells what happens
 	rows := s.source.rows
 	s.source.rows = func(oid uint32, at LSN) [][]cell {
@@ -186,7 +190,7 @@ func (s *sim) life(p plan, steps int) {
 	s.t.Helper()
 	s.plan, s.called, s.dead = p, 0, false
 	m, err := New(Config{Slot: "m", Publications: []string{"p"}, IndexDir: s.dir, BatchRows: 1 + s.rng.IntN(12), FlushWorkers: 1 + s.rng.IntN(2),
-		CopyWorkers: 1 + s.rng.IntN(2), History: s.history, NullUnrepresentable: s.nullBad, FileRows: 1 + s.rng.Int64N(5), Effect: s.call,
+		CopyWorkers: 1 + s.rng.IntN(2), History: s.history, NullUnrepresentable: s.nullBad, FileRows: 1 + s.rng.Int64N(5), Grace: s.ware.grace, Effect: s.call,
 		Log: slog.New(slog.DiscardHandler)}, s.source, simWarehouse{s.ware, s}, simFiles{s.files, s}, SystemClock())
 	s.check(err)
 	m.compactRun, m.compactRows, m.replaySlice = 2, 40, 1+s.rng.IntN(4)
@@ -275,7 +279,7 @@ func (s *sim) finish() {
 		return
 	}
 	s.life(plan{}, 5)
-	m, err := New(Config{Slot: "m", Publications: []string{"p"}, IndexDir: s.dir, Log: slog.New(slog.DiscardHandler)}, s.source, s.ware, s.files, SystemClock())
+	m, err := New(Config{Slot: "m", Publications: []string{"p"}, IndexDir: s.dir, Grace: s.ware.grace, Log: slog.New(slog.DiscardHandler)}, s.source, s.ware, s.files, SystemClock())
 	s.check(err)
 	s.m = m
 	ctx, stop := context.WithCancel(context.Background())
@@ -400,6 +404,17 @@ func (w simWarehouse) Commit(ctx context.Context, c iceberg.Commit) (*iceberg.Re
 		return nil, errPowerCut
 	}
 	return result, err
+}
+
+func (w simWarehouse) Expire(ctx context.Context, most int, dryRun bool) (*iceberg.Expiry, error) {
+	if err := w.sim.call("expire"); err != nil {
+		return nil, err
+	}
+	x, err := w.fakeWarehouse.Expire(ctx, most, dryRun)
+	if err == nil && w.sim.dies("expired") {
+		return nil, errPowerCut
+	}
+	return x, err
 }
 
 func (w simWarehouse) DeleteUnreachable(ctx context.Context, paths []string) error {

@@ -62,6 +62,9 @@ func ofJoins(name string) bool {
 	return slices.Contains(joinEffects, name) || strings.Contains(name, "join")
 }
 
+// ofExpiry says that an effect comes only when snapshots expire of a table that does not change at that time.
+func ofExpiry(name string) bool { return strings.HasPrefix(name, "expiry") }
+
 // draw chooses where the next life ends: each effect, and none at all, comes as often as any other, those of the first copy only before
 // that is complete, and those of joins only after; which of its occurrences it is, is left to chance.
 func (c *chain) draw() *Effects {
@@ -71,7 +74,7 @@ func (c *chain) draw() *Effects {
 	}
 	if len(c.deck[which]) == 0 {
 		names := slices.DeleteFunc(append(allEffects(), Outright), func(name string) bool {
-			return c.streaming && slices.Contains(firstEffects, name) || !c.streaming && ofJoins(name)
+			return c.streaming && slices.Contains(firstEffects, name) || !c.streaming && (ofJoins(name) || ofExpiry(name))
 		})
 		c.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 		c.deck[which] = names
@@ -83,7 +86,7 @@ func (c *chain) draw() *Effects {
 	}
 	spread := 2.0 // mean number of occurrences that are survived
 	switch {
-	case strings.Contains(name, "slot"), ofJoins(name):
+	case strings.Contains(name, "slot"), ofJoins(name), ofExpiry(name):
 		spread = 0
 	case slices.Contains(fileEffects, name) && name != "mkdir":
 		spread = 20
@@ -113,7 +116,7 @@ func TestMirrorSurvivesCrashes(t *testing.T) {
 	for _, name := range append(allEffects(), Outright) {
 		t.Logf("%4d deaths at %q", l.hits[name], name)
 		enough := 200
-		if ofJoins(name) { // a join may end in other ways before
+		if ofJoins(name) || ofExpiry(name) { // a join may end in other ways before, and not every life has something to expire
 			enough = 1000
 		}
 		if l.hits[name] == 0 && *crashRounds >= enough {
@@ -172,7 +175,7 @@ func (c *chain) work(l *life) {
 		}
 		l.wait(deadline)
 	}
-	joining := ofJoins(l.effects.name)
+	joining, expiring := ofJoins(l.effects.name), ofExpiry(l.effects.name)
 	if joining && !l.over() {
 		c.resync(l)
 	}
@@ -187,9 +190,15 @@ func (c *chain) work(l *life) {
 		case 2:
 			c.check(c.writer.alter())
 		}
+		if expiring {
+			c.checkpoint(l, patience)
+			c.expire(l)
+		}
 		switch c.random.IntN(12) {
 		case 0, 1:
 			c.checkpoint(l, patience)
+		case 5:
+			c.expire(l)
 		case 2: // a client that gives up
 			c.checkpoint(l, time.Duration(c.random.IntN(20))*time.Millisecond)
 		case 3:
@@ -228,6 +237,17 @@ func (c *chain) checkpoint(l *life, limit time.Duration) {
 	_, err := l.mirror.Call(ctx, "checkpoint", nil, nil)
 	if err != nil && limit == patience && !l.over() {
 		l.fatal("checkpoint", err)
+	}
+}
+
+// expire asks for the housekeeping that a life is too short to do by itself. It may fail in a dead process.
+func (c *chain) expire(l *life) {
+	args, err := json.Marshal(mirror.ExpireRequest{Orphans: c.random.IntN(2) == 0})
+	c.check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if _, err := l.mirror.Call(ctx, "expire", args, nil); err != nil && !l.over() {
+		l.fatal("expire", err)
 	}
 }
 

@@ -193,6 +193,13 @@ func (w *world) recover(ctx context.Context, warehouse *iceberg.Warehouse, state
 	if err := w.checkSnapshots(state.LSN); err != nil {
 		return err
 	}
+	var left []string
+	for _, f := range state.Unreachable {
+		left = append(left, f.Path)
+	}
+	if err := warehouse.DeleteUnreachable(ctx, left); err != nil {
+		return err
+	}
 	if err := w.work(ctx, warehouse, state); err != nil {
 		return fmt.Errorf("work on: %w", err)
 	}
