@@ -75,6 +75,7 @@ func TestCommandsOverTheSocket(t *testing.T) {
 		"inspect":    `{"table":"public.t","files":[{"path":"x"}]}`,
 		"compact":    `{"tables":[{"name":"public.t","files_before":3,"files_after":1}]}`,
 		"forget":     `{"tables":["public.t","s.u"]}`,
+		"expire":     `{"tables":[{"name":"public.t","snapshots_expired":2,"snapshots_kept":1}],"files_deleted":1,"files_waiting":4,"orphans":["/w/x"]}`,
 		"verify":     `{"lsn":"0/5","tables":[{"name":"public.n","outcome":"equal","source_rows":3,"mirror_rows":3,"unrepresentable":2},{"name":"public.t","outcome":"different","source_rows":2000,"mirror_rows":1,"reason":"the row counts differ","differences":[{"key":"id=7","source_rows":1}]}]}`,
 	}}
 	data := serveFake(t, f)
@@ -89,6 +90,8 @@ func TestCommandsOverTheSocket(t *testing.T) {
 		{"inspect t", "", exitOK, "files: 1\npath", ""},
 		{"inspect public.t --json", "", exitOK, f.answers["inspect"], ""},
 		{"compact t", "", exitOK, "public.t: 1 file, before 3\n", ""},
+		{"expire --dry-run --orphans", "", exitOK, "public.t: 2 snapshots would be expired, 1 kept\n1 file would be deleted, 4 to be deleted later\norphan: /w/x\n1 orphan would be deleted\n", ""},
+		{"expire", "", exitOK, "public.t: 2 snapshots expired, 1 kept\n1 file deleted, 4 to be deleted later\n", ""},
 		{"resync t", "", exitCannotRun, "", "pgmirror: resync: no table"},
 		{"status --watch soon", "", exitUsage, "", `unknown command "soon"`},
 		{"forget t s.u", "no\n", exitFinding, "", "t, s.u here.\nGo on? Type yes: pgmirror: nothing was removed"},
@@ -117,7 +120,7 @@ func TestCommandsOverTheSocket(t *testing.T) {
 			t.Errorf("%s: exit code %d\n%s\n%s", c.args, code, out.String(), errs.String())
 		}
 	}
-	want := []string{`checkpoint `, `inspect {"table":"t"}`, `inspect {"table":"public.t"}`, `compact {"tables":["t"]}`, `resync {"tables":["t"]}`, `forget {"tables":["t","s.u"]}`, `forget {"tables":["t"]}`, `verify {}`, `verify {}`,
+	want := []string{`checkpoint `, `inspect {"table":"t"}`, `inspect {"table":"public.t"}`, `compact {"tables":["t"]}`, `expire {"dry_run":true,"orphans":true}`, `expire {}`, `resync {"tables":["t"]}`, `forget {"tables":["t","s.u"]}`, `forget {"tables":["t"]}`, `verify {}`, `verify {}`,
 		`verify {"tables":["a","\"B\".c"],"sample":0.5,"patience_ms":2000}`}
 	if strings.Join(f.asked, "\n") != strings.Join(want, "\n") {
 		t.Errorf("asked\n%s\nwant\n%s", strings.Join(f.asked, "\n"), strings.Join(want, "\n"))

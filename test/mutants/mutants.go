@@ -87,6 +87,8 @@ var early map[*table][]earlyLookup
 	{name: "fold past a reader", edits: []edit{{"checkpoint.go", `			low := m.marks.low()
 			for _, s := range t.version`, `			low := m.marks.high()
 			for _, s := range t.version`}}},
+	{name: "files deleted within the grace period", edits: []edit{{"expire.go", " && now.Sub(g.since) >= grace", ""}}},
+	{name: "what an earlier life left is deleted at once", edits: []edit{{"expire.go", "		since := f.Since\n", "		since := f.Since.Add(-m.cfg.Grace)\n"}}},
 	{name: "acknowledge before the commit", edits: []edit{{"checkpoint.go", "	result, err := m.warehouse.Commit(", "	m.source.Acknowledge(cp.cut)\n	result, err := m.warehouse.Commit("}}},
 	{name: "file index not checked against the catalog", edits: []edit{
 		{"recover.go", "		home, ok := homes[f.Path]\n", "		home, ok := homes[dataName(filepath.Base(x.path))]\n"},
@@ -158,8 +160,8 @@ var early map[*table][]earlyLookup
 	{name: "half a row stays after an error", tests: "^TestRefusedRow|^TestModel$", edits: []edit{{"table.go", "		b.truncate(row)\n", ""}}},
 	{name: "truncate reaches the rows after it", edits: []edit{{"apply.go", "lsn LSN) error {\n	if err := m.sealOpen(t); err != nil {\n		return err\n	}\n", "lsn LSN) error {\n	t.open.droppedAt.Store(uint64(lsn))\n"}}},
 	{name: "truncated segments reaped at once", edits: []edit{{"checkpoint.go", "return d != 0 && d <= low &&", "return d != 0 &&"}}},
-	{name: "files deleted under a later reader", edits: []edit{{"checkpoint.go", "if low >= g.cut && oldest > g.serial {", "if oldest > g.serial {"}}},
-	{name: "files deleted under an earlier reader", edits: []edit{{"checkpoint.go", "if low >= g.cut && oldest > g.serial {", "if oldest > 0 {"}}},
+	{name: "files deleted under a later reader", edits: []edit{{"expire.go", "low >= g.cut && oldest > g.serial &&", "oldest > g.serial &&"}}},
+	{name: "files deleted under an earlier reader", edits: []edit{{"expire.go", "low >= g.cut && oldest > g.serial &&", "oldest > 0 &&"}}},
 	{name: "the kept window forgotten", edits: []edit{{"watermarks.go", "	if w.history > 0 && len(w.trail) > 0 {", "	if w.history > 0 && len(w.trail) == 0 {"}}},
 	{name: "the kept window too short", edits: []edit{{"watermarks.go", "now.Sub(w.trail[drop+1].at) >= w.history {", "now.Sub(w.trail[drop+1].at) >= w.history/2 {"}}},
 	{name: "a waiter is not woken", tests: "^TestWait$|^TestReadYourWrites$", edits: []edit{{"watermarks.go", "		if wt.lsn <= to {\n", "		if wt.lsn < to {\n"}}},
