@@ -14,6 +14,7 @@ import (
 
 	icetable "github.com/apache/iceberg-go/table"
 
+	"pgmirror/deletion"
 	"pgmirror/readstate"
 )
 
@@ -144,7 +145,12 @@ func TestExpireKeepsWhatIsNamedOrHeld(t *testing.T) {
 			for lsn := LSN(2); lsn < 20; lsn++ {
 				// Each commit puts one file in the place of the one before.
 				next := writeRows(t, w, loc, lsn, int64(lsn))
-				r := commit(t, w, lsn, TableCommit{Name: loc.Name, UUID: loc.UUID, Remove: []string{files[len(files)-1].Path}, Add: []DataFile{next}})
+				changes := []TableCommit{{Name: loc.Name, UUID: loc.UUID, Remove: []string{files[len(files)-1].Path}, Add: []DataFile{next}}}
+				if lsn == 7 { // a table that stands still from then on: its snapshot says that there was a checkpoint
+					still := newLocation(t, "still")
+					changes = append(changes, TableCommit{Name: still.Name, UUID: still.UUID, Create: true, Schema: still.Schema})
+				}
+				r := commit(t, w, lsn, changes...)
 				files = append(files, next)
 				for _, path := range r.Unreachable {
 					gone[path] = true
@@ -188,11 +194,13 @@ func TestExpireKeepsWhatIsNamedOrHeld(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			for at, ok := range map[LSN]bool{4: false, 5: true, 6: false, 17: false, 18: true, 19: true} {
+			for at, ok := range map[LSN]bool{4: false, 5: true, 6: false, 7: false, 17: false, 18: true, 19: true} {
 				st, err := c.Pin(t.Context(), readstate.PinRequest{At: at})
-				if (err == nil) != ok || err != nil && !errors.Is(err, ErrNotRetained) {
+				switch {
+				case err == nil && !ok && st.Tables[0].Err != "": // only the table that stands still is readable there
+				case (err == nil) != ok || err != nil && !errors.Is(err, ErrNotRetained):
 					t.Errorf("reading at %s: %v", at, err)
-				} else if ok && (len(st.Tables[0].Files) != 1 || st.Tables[0].Files[0].Path != files[at-1].Path) {
+				case ok && (len(st.Tables[0].Files) != 1 || st.Tables[0].Files[0].Path != files[at-1].Path):
 					t.Errorf("reading at %s: %+v", at, st.Tables[0])
 				}
 			}
@@ -401,5 +409,23 @@ func TestManyCommits(t *testing.T) {
 	}
 	if rows := scan(t, openIceberg(t, metadataPath(w, loc.Name)), modelColumns); len(rows) != 30 || !slices.Contains(rows, fmt.Sprintf("%d|row %d|%d|", last, last, last)) {
 		t.Errorf("%d rows: %v", len(rows), rows)
+	}
+}
+
+// A Puffin file in which several data files have their vectors, as other writers make them, is replaced when the last of them is.
+func TestSharedPuffin(t *testing.T) {
+	w, _ := openLoaded(t, Config{Dir: t.TempDir(), Files: newForgetful(), KeepSnapshots: 1})
+	loc := newLocation(t, "a")
+	f, g := writeRows(t, w, loc, 10, 1, 2, 3), writeRows(t, w, loc, 10, 4, 5, 6)
+	commit(t, w, 10, TableCommit{Name: loc.Name, UUID: loc.UUID, Create: true, Schema: loc.Schema, Add: []DataFile{f, g},
+		Vectors: map[string]*deletion.Vector{f.Path: vectorOf(3, 0), g.Path: vectorOf(3, 1)}})
+	tbl := w.names[loc.Name]
+	shared := tbl.files[f.Path].vector.path
+	tbl.files[g.Path].vector.path = shared // only the path matters to what is deleted
+	if r := commit(t, w, 11, TableCommit{Name: loc.Name, UUID: loc.UUID, Vectors: vectors(f.Path, vectorOf(3, 0, 2))}); slices.Contains(r.Unreachable, shared) {
+		t.Errorf("%s is unreachable, but another vector is in it", shared)
+	}
+	if r := commit(t, w, 12, TableCommit{Name: loc.Name, UUID: loc.UUID, Vectors: vectors(g.Path, vectorOf(3, 0, 1))}); !slices.Contains(r.Unreachable, shared) {
+		t.Errorf("%s is not unreachable: %v", shared, r.Unreachable)
 	}
 }
