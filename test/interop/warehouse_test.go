@@ -231,6 +231,43 @@ func write(t *testing.T, dir string) []shown {
 func TestReadersAgreeOnOurWarehouse(t *testing.T) {
 	dir := t.TempDir()
 	snapshots := write(t, dir)
+	checkShown(t, dir, snapshots)
+}
+
+// After expiry, with all files of what expired deleted, every reader shows what is left as before, where the parents of snapshots are gone too.
+func TestReadersAgreeAfterExpiry(t *testing.T) {
+	dir := t.TempDir()
+	snapshots := write(t, dir)
+	warehouse, err := iceberg.Open(t.Context(), iceberg.Config{Dir: dir, KeepSnapshots: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer warehouse.Close()
+	if _, err := warehouse.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	expiry, err := warehouse.Expire(t.Context(), 10, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := warehouse.DeleteUnreachable(t.Context(), expiry.Unreachable); err != nil {
+		t.Fatal(err)
+	}
+	expired := map[int64]bool{}
+	for _, table := range expiry.Tables {
+		for _, s := range table.Expired {
+			expired[s.ID] = true
+		}
+	}
+	left := slices.DeleteFunc(slices.Clone(snapshots), func(s shown) bool { return expired[s.snapshot] })
+	if len(expiry.Tables) != 2 || len(expiry.Unreachable) < 5 || len(left) < 4 {
+		t.Errorf("of %d tables snapshots expired, %d files were deleted, %d snapshots are left", len(expiry.Tables), len(expiry.Unreachable), len(left))
+	}
+	checkShown(t, dir, left)
+}
+
+func checkShown(t *testing.T, dir string, snapshots []shown) {
+	t.Helper()
 	listed, err := Tables(dir)
 	if err != nil {
 		t.Fatal(err)
