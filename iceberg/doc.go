@@ -18,9 +18,9 @@
 //   - No path is used twice, so that readers may cache by path.
 //   - A file leaves the disk only when no retained snapshot names it and the caller says that no reader does.
 //
-// Goroutines: none outlives a call. Commit works on several tables at once and takes one commit at a time; Load and
+// Goroutines: none outlives a call. Commit works on several tables at once and takes one commit at a time; Load, Expire and
 // RemoveOrphans exclude it. Writers and Readers belong to one goroutine each.
 //
 // After a crash the last catalog transaction counts. What it does not name is an orphan (RemoveOrphans); files that it took
-// out of the current snapshots are listed in the catalog until they are deleted; version hints are repaired by Load.
+// out of the current snapshots are listed in the catalog until they are deleted (State.Unreachable); version hints are repaired by Load.
 package iceberg

@@ -240,9 +240,9 @@ type ExpiredTable struct {
 	Expired []SnapshotInfo
 }
 
-// Expire takes snapshots that nothing needs any more out of at most so many tables, in one catalog transaction. Commits do so themselves for the tables that they
-// change; this is for those that do not change any more. A dry run looks at all tables and changes none. After an error nothing has
-// happened, unless the outcome is unknown, as with Commit.
+// Expire takes snapshots that nothing needs any more out of at most so many tables, in one catalog transaction. Commits do so themselves for
+// the tables that they change; this is for those that do not change any more. A dry run looks at all tables and changes none. After an error
+// nothing has happened, unless the outcome is unknown, as with Commit.
 func (w *Warehouse) Expire(ctx context.Context, most int, dryRun bool) (*Expiry, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

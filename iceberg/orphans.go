@@ -156,8 +156,8 @@ func (w *Warehouse) RemoveOrphans(ctx context.Context) (removed []string, err er
 }
 
 // Orphans lists the files of our naming, in the directories of known and of forgotten tables, that nothing names and that did not change since a
-// time, and deletes them unless it is a dry run: what an earlier life, or a write that failed, left behind. It may be called while others write and commit. Files that are being written
-// or wait for their commit are none, and neither is what waits for DeleteUnreachable.
+// time, and deletes them unless it is a dry run: what an earlier life, or a write that failed, left behind. It may be called while others write
+// and commit. Files that are being written or wait for their commit are none, and neither is what waits for DeleteUnreachable.
 func (w *Warehouse) Orphans(ctx context.Context, before time.Time, dryRun bool) (found []string, err error) {
 	c, err := w.catalog.read(ctx)
 	if err != nil {
