@@ -243,6 +243,14 @@ func (s *fakeSource) RowsKept(_ context.Context, t *pgcdc.Table, since uint64) (
 	return s.kept[t.OID], nil
 }
 
+// LeafKept knows the same of leaves.
+func (s *fakeSource) LeafKept(_ context.Context, leaf *pgcdc.Leaf, _ bool, since uint64) (pgcdc.Kept, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, since)
+	return s.kept[leaf.OID], nil
+}
+
 // Extents says that each block is worth a range of its own.
 func (s *fakeSource) Extents(_ context.Context, tables []*pgcdc.Table) ([]pgcdc.Extent, error) {
 	extents := make([]pgcdc.Extent, len(tables))

@@ -450,7 +450,7 @@ func (j *join) superseded() string {
 	case now.Fingerprint != t.fingerprint:
 		return t.changed(now)
 	case t.storage.rewritten(now):
-		return reasonRewritten
+		return reasonRewritten(now)
 	}
 	return ""
 }

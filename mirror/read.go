@@ -266,9 +266,7 @@ func (m *Mirror) sourcePointNow(ctx context.Context) (LSN, *pgcdc.Catalog, error
 // sameTables says whether two looks show the same tables, defined and stored the same.
 func sameTables(a, b *pgcdc.Catalog) bool {
 	return slices.EqualFunc(a.Tables, b.Tables, func(a, b pgcdc.Table) bool {
-		mark := storageOf(&b)
-		mark.Horizon = a.Horizon
-		return a.OID == b.OID && a.Fingerprint == b.Fingerprint && a.Unsupported == b.Unsupported && storageOf(&a) == mark
+		return a.OID == b.OID && a.Fingerprint == b.Fingerprint && a.Unsupported == b.Unsupported && storageOf(&a).same(storageOf(&b))
 	})
 }
 

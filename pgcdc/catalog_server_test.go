@@ -122,7 +122,7 @@ func catalogRefusals(t *testing.T, p *harness.Postgres) {
 		t.Fatal(err)
 	}
 	want := map[string]string{
-		"plain": "", "parted": "partitioned", "part": "publish_via_partition_root", "filtered": "", "listed": "", "secured": "BYPASSRLS",
+		"plain": "", "parted": "", "filtered": "", "listed": "", "secured": "BYPASSRLS",
 		"unreadable": `GRANT SELECT ON "public"."unreadable"`, "hidden": "_pgmirror_lsn", "empty": "no published column", "lists": `column "p"`,
 	}
 	for _, table := range catalog.Tables {
