@@ -93,7 +93,7 @@ func cutTable(e pgcdc.Extent, workers int) (pieces []piece) {
 		if len(ranges) > 1 {
 			continue
 		}
-		if small.bytes > 0 && small.bytes+leaf.Bytes > rangeBytesMin {
+		if len(small.blocks) > 0 && small.bytes+leaf.Bytes > rangeBytesMin {
 			pieces, small = append(pieces, small), piece{}
 		}
 		small.blocks, small.bytes = append(small.blocks, ranges[0]), small.bytes+leaf.Bytes

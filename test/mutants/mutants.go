@@ -108,6 +108,9 @@ var early map[*table][]earlyLookup
 
 	{name: "a column that came and went is not noticed", tests: "^TestEvolved$", edits: []edit{{"evolve.go", "	case now.LastDropped > t.lastAttNum: // a column came and went meanwhile\n		return nil\n", ""}}},
 	{name: "rewritten rows are not noticed", tests: "^TestEvolved$", edits: []edit{{"evolve.go", "	case now.Relfilenode != t.storage.Relfilenode: // what the rows show in a new column may be lost\n		return nil\n", ""}}},
+	{name: "a leaf that left is not noticed", tests: "^TestLeaves", edits: []edit{{"leaves.go", "return left || len(known) > 0, changes", "return left, changes"}}},
+	{name: "a leaf that came with rows is not noticed", tests: "^TestLeaves", edits: []edit{{"leaves.go", "case !was && leaf.Fresh:", "case !was:"}}},
+	{name: "a leaf that was truncated alone is not noticed", tests: "^TestLeaves", edits: []edit{{"leaves.go", "certain, by = pgcdc.KeptIfTruncated, append(by, c.leaf.WrittenBy)", "certain = pgcdc.KeptIfTruncated"}}},
 	{name: "columns come and go at once", tests: "^TestEvolved$", edits: []edit{{"evolve.go", "	if added > 0 && dropped > 0 || ", "	if "}}},
 	{name: "a name that another table takes is not noticed", tests: "^TestNameTaken$", edits: []edit{{"apply.go", "		m.nameTaken(ch.Relation, lsn)\n", ""}}},
 	{name: "a read takes no second look", tests: "^TestReadAmongCatalogChanges$", edits: []edit{{"read.go", "err == nil && sameTables(before, after)", "err == nil && (sameTables(before, after) || true)"}}},
