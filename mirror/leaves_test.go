@@ -54,8 +54,8 @@ func TestLeavesLost(t *testing.T) {
 	}
 }
 
-// TestLeavesWatched: a table is copied again when a look shows that a leaf came with rows, also one that then lost a row which the mirror never had; a leaf that came empty costs nothing, and one
-// whose updates cannot be followed is what the table says it failed for.
+// TestLeavesWatched: a table is copied again when a look shows that a leaf came with rows, also one that then lost a row which the mirror never had; a leaf that came empty
+// costs nothing, and one whose updates cannot be followed is what the table says it failed for.
 func TestLeavesWatched(t *testing.T) {
 	w := quietWorld(t, 7)
 	const oid = 2

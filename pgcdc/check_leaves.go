@@ -65,7 +65,8 @@ func (j *judgement) leafFindings(r *checkedRelation) (refused bool) {
 	}
 	if len(unread) > 0 && r.selectable {
 		j.add(Finding{LevelNote, "partition", "table " + r.qualified(), "role " + quoteIdent(j.role) + " may not read partition " + strings.Join(unread, ", ") + " by its own name",
-			"the table is then copied over one connection, and copied again after VACUUM FULL of a partition", Fix{SQL: []string{"GRANT SELECT ON " + strings.Join(unread, ", ") + " TO " + quoteIdent(j.role) + ";"}}})
+			"the table is then copied over one connection, and copied again after VACUUM FULL of a partition",
+			Fix{SQL: []string{"GRANT SELECT ON " + strings.Join(unread, ", ") + " TO " + quoteIdent(j.role) + ";"}}})
 	}
 	return len(reasons) > 0
 }

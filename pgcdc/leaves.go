@@ -24,14 +24,13 @@ type Leaf struct {
 	// WrittenBy is the transaction that wrote its row of pg_class, as Table.WrittenBy.
 	WrittenBy uint32
 
-	schema, name        string
-	above               string // qualified, of the table that it is a partition of
-	kind, persistence   byte
-	identity            Identity
-	identityColumns     []string // of the index that is its identity; none when there is none
-	directly            bool     // the role may read it by its own name, all rows
-	usage, selectable   bool
-	secured, identified bool
+	schema, name      string
+	above             string // qualified, of the table that it is a partition of
+	kind, persistence byte
+	identity          Identity
+	identityColumns   []string // of the index that is its identity; none when there is none
+	identified        bool     // it has an identity, so that the server lets updates and deletes through
+	directly          bool     // the role may read it by its own name, all rows
 }
 
 func (l *Leaf) qualified() string { return qualified(l.schema, l.name) }
@@ -75,14 +74,14 @@ func (l *looker) readLeaves(roots []uint32) (map[uint32][]Leaf, error) {
 		leaf := Leaf{OID: r.oid(), Relfilenode: r.oid(), Path: r.text(), Fresh: r.bool(), WrittenBy: r.oid(), schema: r.text(), name: r.text()}
 		leaf.above = qualified(r.text(), r.text())
 		leaf.kind, leaf.persistence, leaf.identity = r.char(), r.char(), Identity(r.char())
-		leaf.usage, leaf.selectable, leaf.secured = r.bool(), r.bool(), r.bool()
+		usable, selectable, secured := r.bool(), r.bool(), r.bool()
+		leaf.directly = usable && selectable && !secured
 		if columns := r.optional(); columns != nil {
 			if err := json.Unmarshal([]byte(*columns), &leaf.identityColumns); err != nil {
 				return malformedf("an index's columns that are none")
 			}
 		}
 		leaf.Fresh = leaf.Fresh && leaf.original()
-		leaf.directly = leaf.usage && leaf.selectable && !leaf.secured
 		leaf.identified = leaf.identity == IdentityFull || len(leaf.identityColumns) > 0
 		found[root] = append(found[root], leaf)
 		return nil
@@ -165,7 +164,8 @@ func (r *relationRow) unlikeIdentity(leaf *Leaf) (reason string, fix []string) {
 	full := []string{"ALTER TABLE " + leaf.qualified() + " REPLICA IDENTITY FULL"}
 	switch {
 	case len(key) == 0:
-		return "lets updates and deletes through, and the table has no replica identity by which their rows could be found", append([]string{"ALTER TABLE " + qualified(t.Schema, t.Name) + " REPLICA IDENTITY FULL"}, full...)
+		return "lets updates and deletes through, and the table has no replica identity by which their rows could be found",
+			append([]string{"ALTER TABLE " + qualified(t.Schema, t.Name) + " REPLICA IDENTITY FULL"}, full...)
 	case leaf.identity == IdentityFull:
 		return "", nil
 	case whole:

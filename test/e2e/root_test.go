@@ -18,8 +18,8 @@ var rootedSetup = []string{
 	"create table filled(v text, d int not null, gone int, id int not null, primary key (id, d))", "alter table filled drop gone", "insert into filled select 'f' || i, 30 + i % 10, i from generate_series(1001, 1100) i",
 }
 
-// A partitioned table that is published via its root is one table of the mirror: filled through the root or a leaf, with rows that move between leaves, and after everything that becomes of a leaf and
-// sends no row, it has the source's rows (S-S10, S-S11, S-U9).
+// A partitioned table that is published via its root is one table of the mirror: filled through the root or a leaf, with rows that move between leaves, and after
+// everything that becomes of a leaf and sends no row, it has the source's rows (S-S10, S-S11, S-U9).
 func TestRoot(t *testing.T) {
 	t.Parallel()
 	pg, m := publishing(t, "p", append(slices.Clone(rootedSetup), "alter table p2 replica identity full", "create publication p for table root with (publish_via_partition_root)"), "--catalog-poll", "300ms")
@@ -82,8 +82,8 @@ func looksAt(pg *harness.Postgres, m *Mirror) {
 	m.WaitStatus("a look at all of that", func(s *mirror.Status) bool { return lsnAtLeast(pg, "'"+s.CatalogLSN+"'::pg_lsn", at) })
 }
 
-// Of several publications, whichever sends a table as part of the topmost partitioned one wins, with that one's filter and list; what it leaves alone is a table of its own. A publication that begins or ceases to send
-// partitions as one, and a table that becomes partitioned, change which tables there are (S-U9).
+// Of several publications, whichever sends a table as part of the topmost partitioned one wins, with that one's filter and list; what it leaves alone is a
+// table of its own. A publication that begins or ceases to send partitions as one, and a table that becomes partitioned, change which tables there are (S-U9).
 func TestRootPublications(t *testing.T) {
 	t.Parallel()
 	pg, m := publishing(t, "p,q,r", append(slices.Clone(rootedSetup), "create schema s", "grant usage on schema s to public", "alter default privileges in schema s grant select on tables to public", `create table s."Mixed"(id int primary key, "V" text) partition by hash (id)`,
@@ -134,8 +134,8 @@ func TestRootPublications(t *testing.T) {
 	m.Verify("plain", `s."Mixed"`, "p2", "filled")
 }
 
-// A partition whose updates cannot be followed stops the table, by itself or with the row that it cannot find, until it is repaired as the table's remedy says. A role that may read the table but none of its
-// partitions copies and compares it as one (S-S10).
+// A partition whose updates cannot be followed stops the table, by itself or with the row that it cannot find, until it is repaired as the table's remedy
+// says. A role that may read the table but none of its partitions copies and compares it as one (S-S10).
 func TestRootRefused(t *testing.T) {
 	t.Parallel()
 	pg, m := publishing(t, "p", append(slices.Clone(rootedSetup), "alter table p1 alter v set not null, add unique (d, v)", "revoke select on p1, p2, p3, filled from public", "revoke select on p1, p2, p3, filled from "+mirrorRole,

@@ -20,8 +20,8 @@ var (
 	rootSteps = flag.Int("root.steps", 40, "changes of partitions of each seed of TestRandomPartitions")
 )
 
-// Whatever becomes of the partitions of tables that are published via their root, while clients write to them and pgmirror is killed and stopped, it comes to hold exactly the source's rows by itself.
-// Meanwhile a query that waits for the source gets what the source had, or an error, and never what was there before.
+// Whatever becomes of the partitions of tables that are published via their root, while clients write to them and pgmirror is killed and stopped, it comes to
+// hold exactly the source's rows by itself. Meanwhile a query that waits for the source gets what the source had, or an error, and never what was there before.
 func TestRandomPartitions(t *testing.T) {
 	t.Parallel()
 	for seed := *rootSeed; seed < *rootSeed+*rootSeeds; seed++ {
