@@ -46,6 +46,13 @@ func (m *Mirror) status(ctx context.Context) (*Status, error) {
 	if m.cfg.NullUnrepresentable {
 		st.OnUnrepresentable = "null"
 	}
+	st.SlotLimitBytes, st.SlotWarning = m.cfg.MaxSlotWAL, sh.slotTold
+	st.DiskFree, st.DiskLeast, _ = m.cfg.Disk.status()
+	if why := m.cfg.Disk.Paused(); why != "" && sh.state == "streaming" {
+		st.State, st.Reason = "paused", why
+	} else if why != "" && st.Reason == "" {
+		st.Reason = why
+	}
 	if st.Reason == "" && st.State == "copying" {
 		st.Reason = m.source.Waiting()
 	}
@@ -168,6 +175,9 @@ func (m *Mirror) Ready() error {
 			return fmt.Errorf("%s: %s", sh.state, reason)
 		}
 		return errors.New(sh.state)
+	}
+	if why := m.cfg.Disk.Paused(); why != "" {
+		return fmt.Errorf("paused: %s", why)
 	}
 	if !sh.opened {
 		return errors.New("reads are not open yet")
