@@ -40,6 +40,12 @@ func (m *Mirror) Status(ctx context.Context) ([]byte, error) {
 
 func (m *Mirror) status(ctx context.Context) (*Status, error) {
 	sh := m.shared.get()
+	connected := sh.state == "streaming"
+	if why := m.cfg.Disk.Paused(); why != "" && connected {
+		sh.state, sh.reason = "paused", why
+	} else if why != "" && sh.reason == "" {
+		sh.reason = why
+	}
 	st := &Status{State: sh.state, Reason: sh.reason, Version: m.cfg.Version, Slot: m.cfg.Slot, Publications: m.cfg.Publications,
 		FreshnessSeconds: time.Duration(m.counts.freshness.Load()).Seconds(), Readers: m.readers.openStates(),
 		Tables: []TableStatus{}, OnUnrepresentable: "fail"}
@@ -48,11 +54,6 @@ func (m *Mirror) status(ctx context.Context) (*Status, error) {
 	}
 	st.SlotLimitBytes, st.SlotWarning = m.cfg.MaxSlotWAL, sh.slotTold
 	st.DiskFree, st.DiskLeast, _ = m.cfg.Disk.status()
-	if why := m.cfg.Disk.Paused(); why != "" && sh.state == "streaming" {
-		st.State, st.Reason = "paused", why
-	} else if why != "" && st.Reason == "" {
-		st.Reason = why
-	}
 	if st.Reason == "" && st.State == "copying" {
 		st.Reason = m.source.Waiting()
 	}
@@ -60,7 +61,7 @@ func (m *Mirror) status(ctx context.Context) (*Status, error) {
 	if ns := m.counts.lastCommit.Load(); ns != 0 {
 		st.LastCommitTime = time.Unix(0, ns).UTC().Format(time.RFC3339Nano)
 	}
-	if sh.state == "streaming" {
+	if connected {
 		slotCtx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		if slot, found, err := m.source.Slot(slotCtx); err == nil && found {
 			st.SlotRetainedBytes, st.SlotWALStatus = slot.RetainedBytes, slot.WALStatus
