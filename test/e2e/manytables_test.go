@@ -14,7 +14,7 @@ import (
 	"pgmirror/test/harness"
 )
 
-var manyTables = flag.Int("many.tables", 400, "tables of TestManyTables")
+var manyTables = flag.Int("many.tables", 200, "tables of TestManyTables")
 
 // usage is what a process has taken of the machine: resident memory now and at its highest in bytes, open files, threads.
 type usage struct {
