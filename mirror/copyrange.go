@@ -114,6 +114,9 @@ func (w *copyWriter) fault(err error, tuple pgcdc.Tuple) *failure {
 
 // encode writes the collected rows to the current file.
 func (w *copyWriter) encode(ctx context.Context) (err error) {
+	if err := w.m.cfg.Disk.Wait(ctx); err != nil {
+		return err
+	}
 	if w.out == nil {
 		w.job = &rewrite{table: w.part, shape: w.part.shape}
 		if w.part.shape.mode != insertOnly {

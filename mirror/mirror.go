@@ -58,7 +58,8 @@ type Mirror struct {
 	// From these sizes on keys are looked up together; a test lowers them.
 	probeRows    int64
 	probeEntries uint64
-	begun        func() // to be called with the first event of a connection
+	slotGiven    chan struct{} // closed: the slot is to be dropped (slotwal.go)
+	begun        func()        // to be called with the first event of a connection
 	lastSegment  uint32
 	applied      LSN  // end of the last commit applied, or of the keepalive that came after it
 	abandoned    bool // a stop came inside a transaction; what was applied of it counts for nothing
@@ -110,8 +111,8 @@ func New(cfg Config, source Source, warehouse Warehouse, files Files, clock Cloc
 		urgent:  make(chan *turn),
 		stop:    make(chan struct{}),
 		stopped: make(chan struct{}),
-		wantCut: make(chan struct{}, 1),
-		byOID:   map[uint32]*table{},
+		wantCut: make(chan struct{}, 1), slotGiven: make(chan struct{}),
+		byOID: map[uint32]*table{},
 
 		replaySlice: replaySlice, evolveLooks: evolveLooks, compactRun: compactRun, compactRows: cfg.FileRows,
 
@@ -141,11 +142,13 @@ func (m *Mirror) Run(ctx context.Context) error {
 	g.Go(func() error { return m.flusher.run(work) })
 	g.Go(func() error { return m.checkpointLoop(work) })
 	g.Go(func() error { return m.foldLoop(work) })
+	g.Go(func() error { return m.diskLoop(work) })
 
 	follow, stopFollowing := context.WithCancel(work)
 	defer stopFollowing()
 	g.Go(func() error { return m.follow(follow, ctx) })
 	g.Go(func() error { return m.watch(follow) })
+	g.Go(func() error { return m.slotLoop(follow) })
 	g.Go(func() error { return m.joinLoop(follow) })
 
 	g.Go(func() error {
@@ -389,7 +392,7 @@ func (m *Mirror) checkpointLoop(ctx context.Context) error {
 		if dirty && !asked && now.Sub(last) < m.cfg.CheckpointInterval || !dirty && !behind {
 			continue
 		}
-		if err := m.checkpoint(ctx); err != nil {
+		if err := m.untilWritten(ctx, "checkpoint", func() error { return m.checkpoint(ctx) }); err != nil {
 			return ignoreStop(ctx, err)
 		}
 		last = now
@@ -407,7 +410,9 @@ func (m *Mirror) foldLoop(ctx context.Context) error {
 		if err := m.fold(ctx); err != nil {
 			return ignoreStop(ctx, err)
 		}
-		if err := m.reap(ctx); err != nil {
+		if err := m.reap(ctx); isDiskFull(err) {
+			m.cfg.Log.Error("the disk takes no more: files that nobody needs stay for now", "err", err)
+		} else if err != nil {
 			return ignoreStop(ctx, err)
 		}
 	}

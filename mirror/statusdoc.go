@@ -40,12 +40,20 @@ func (m *Mirror) Status(ctx context.Context) ([]byte, error) {
 
 func (m *Mirror) status(ctx context.Context) (*Status, error) {
 	sh := m.shared.get()
+	connected := sh.state == "streaming"
+	if why := m.cfg.Disk.Paused(); why != "" && connected {
+		sh.state, sh.reason = "paused", why
+	} else if why != "" && sh.reason == "" {
+		sh.reason = why
+	}
 	st := &Status{State: sh.state, Reason: sh.reason, Version: m.cfg.Version, Slot: m.cfg.Slot, Publications: m.cfg.Publications,
 		FreshnessSeconds: time.Duration(m.counts.freshness.Load()).Seconds(), Readers: m.readers.openStates(),
 		Tables: []TableStatus{}, OnUnrepresentable: "fail"}
 	if m.cfg.NullUnrepresentable {
 		st.OnUnrepresentable = "null"
 	}
+	st.SlotLimitBytes, st.SlotWarning = m.cfg.MaxSlotWAL, sh.slotTold
+	st.DiskFree, st.DiskLeast, _ = m.cfg.Disk.status()
 	if st.Reason == "" && st.State == "copying" {
 		st.Reason = m.source.Waiting()
 	}
@@ -53,7 +61,7 @@ func (m *Mirror) status(ctx context.Context) (*Status, error) {
 	if ns := m.counts.lastCommit.Load(); ns != 0 {
 		st.LastCommitTime = time.Unix(0, ns).UTC().Format(time.RFC3339Nano)
 	}
-	if sh.state == "streaming" {
+	if connected {
 		slotCtx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		if slot, found, err := m.source.Slot(slotCtx); err == nil && found {
 			st.SlotRetainedBytes, st.SlotWALStatus = slot.RetainedBytes, slot.WALStatus
@@ -168,6 +176,9 @@ func (m *Mirror) Ready() error {
 			return fmt.Errorf("%s: %s", sh.state, reason)
 		}
 		return errors.New(sh.state)
+	}
+	if why := m.cfg.Disk.Paused(); why != "" {
+		return fmt.Errorf("paused: %s", why)
 	}
 	if !sh.opened {
 		return errors.New("reads are not open yet")

@@ -137,9 +137,12 @@ func tableOfTables(tables []mirror.TableStatus) *textTable {
 	return t
 }
 
-// faultLines list what stopped a table and what to do, values that were stored as NULL, what the configuration makes of columns, and last, a line
+// faultLines list what the slot keeps too much, what stopped a table and what to do, values that were stored as NULL, what the configuration makes of columns, and last, a line
 // each, the tables that are gone.
 func faultLines(s *mirror.Status) (lines []string) {
+	if s.SlotWarning != "" {
+		lines = append(lines, "", oneLine(s.SlotWarning))
+	}
 	var gone []string
 	for _, t := range s.Tables {
 		if isGone(t) {
