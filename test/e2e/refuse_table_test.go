@@ -51,7 +51,7 @@ func TestRefuseTables(t *testing.T) {
 }
 
 // A Relation message that differs from the table as it is known stops the table at the commit that carries it, until it is copied as it
-// is then. All other tables run on.
+// is then, also when its key or identity is another (S-K8). All other tables run on.
 func TestChangedShapesAreCopied(t *testing.T) {
 	t.Parallel()
 	changes := []struct{ table, ddl, insert, after string }{
