@@ -20,7 +20,7 @@ import (
 // defineChanges makes the macro. An end that is left out or NULL is the window's floor, and the LSN that the statement reads.
 func (db *DB) defineChanges() error {
 	body := func(from, to string) string {
-		return fmt.Sprintf(" AS TABLE FROM query(pgmirror_changes_sql(tbl::VARCHAR, coalesce(%s::VARCHAR, ''), coalesce(%s::VARCHAR, ''), txid_current()))", from, to)
+		return fmt.Sprintf(" AS TABLE (FROM query(pgmirror_changes_sql(tbl::VARCHAR, coalesce(%s::VARCHAR, ''), coalesce(%s::VARCHAR, ''), txid_current())))", from, to)
 	}
 	return db.adminExec("CREATE OR REPLACE MACRO pgmirror_changes(tbl)" + body("''", "''") + ", (tbl, lo)" + body("lo", "''") + ", (tbl, lo, hi)" + body("lo", "hi"))
 }
