@@ -33,7 +33,7 @@ func parsePast(text string, now time.Time) (at readstate.LSN, t time.Time, err e
 			}
 		}
 	}
-	return 0, time.Time{}, fmt.Errorf("%q is no LSN such as 16/B374D848, no time such as '2026-11-30 10:00:00+00', and not how long ago, such as -5m", text)
+	return 0, time.Time{}, fmt.Errorf("%q is not an LSN such as 16/B374D848, a time such as '2026-11-30 10:00:00+00', or how long ago, such as -5m", text)
 }
 
 // pastStates reads a running mirror, and what has left its window from the retained checkpoints: there each table shows its last snapshot before one
