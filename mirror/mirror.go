@@ -23,12 +23,13 @@ type Mirror struct {
 	files     Files
 	clock     Clock
 
-	marks   *watermarks
-	memory  atomic.Int64 // bytes in memory batches
-	counts  counters
-	copying copyProgress
-	lookups lookupCounts
-	readers readers
+	marks    *watermarks
+	lastFeed atomic.Uint64 // of the batches of change feeds
+	memory   atomic.Int64  // bytes in memory batches
+	counts   counters
+	copying  copyProgress
+	lookups  lookupCounts
+	readers  readers
 
 	events  chan pgcdc.Event
 	turns   chan *turn    // for between two transactions

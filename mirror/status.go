@@ -20,6 +20,7 @@ type Status struct {
 	AcknowledgedLSN string `json:"acknowledged_lsn"`
 	CatalogLSN      string `json:"catalog_lsn"`
 	WindowFloorLSN  string `json:"window_floor_lsn"`
+	WindowFloorTime string `json:"window_floor_time,omitempty"` // RFC 3339, the first that sql --at may name
 
 	SourceLSN  string  `json:"source_lsn"`  // end of the source's WAL, as last heard
 	LagBytes   int64   `json:"lag_bytes"`   // from VisibleLSN to SourceLSN

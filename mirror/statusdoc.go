@@ -108,7 +108,11 @@ func (m *Mirror) describeStatus(st *Status) {
 	st.DurableLSN = m.durable.String()
 	st.AcknowledgedLSN = m.durable.String()
 	st.CatalogLSN = m.catalogLSN.String()
-	st.WindowFloorLSN = m.marks.low().String()
+	floor, since := m.marks.floor()
+	st.WindowFloorLSN = floor.String()
+	if !since.IsZero() {
+		st.WindowFloorTime = since.Format(time.RFC3339Nano)
+	}
 	if !m.lastCheckpoint.IsZero() {
 		st.LastCheckpoint = m.lastCheckpoint.UTC().Format(time.RFC3339Nano)
 		st.CheckpointSeconds = m.checkpointTook.Seconds()
