@@ -133,7 +133,7 @@ var early map[*table][]earlyLookup
 	{name: "a file spans the cut", edits: []edit{{"rewrite.go", "	if m.cut != 0 && upTo > m.cut &&", "	if m.cut == 1 && upTo > m.cut &&"}}},
 	{name: "unfinished rows share a file", tests: "^TestChoose$|^TestModel$", edits: []edit{{"rewrite.go", "		if last > m.applied && !ended {", "		if last > maxLSN-1 && !ended {"}}},
 	{name: "a large transaction shares batches", tests: "^TestChoose|^TestModel$", edits: []edit{{"apply.go", "	if tx.Spilled {", "	if tx.Spilled && lsn == 0 {"}}},
-	{name: "cut-offs dropped at once", edits: []edit{{"rewrite.go", "	f.cuts.Store(&rw.cuts)\n", ""}}},
+	{name: "cut-offs dropped at once", edits: []edit{{"rewrite.go", "	f.cuts.Store(&cuts)\n", "	_ = cuts\n"}}},
 	{name: "cut-offs dropped too early", edits: []edit{{"checkpoint.go", "cuts != nil && (*cuts)[len(*cuts)-1].lsn <= low {", "cuts != nil {"}}},
 	{name: "rows not cut off by create LSN", edits: []edit{{"segment.go", "		return s.batch.visible(x)\n", "		return int(s.batch.published.Load())\n"}}},
 	{name: "publish before all tables are done", edits: []edit{{"apply.go", "	var rows int64\n	apply :=", "	var rows int64\n	m.marks.publish(lsn, m.clock.Now())\n	apply :="}}},
