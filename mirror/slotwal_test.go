@@ -60,7 +60,7 @@ func TestSlotKeepsMuch(t *testing.T) {
 }
 
 // TestSlotDropped: with drop-slot a slot that keeps too much is dropped after what is visible was made durable; the mirror is refused with the
-// reason, answers queries, and the next start says what happened to the slot.
+// reason, and answers queries.
 func TestSlotDropped(t *testing.T) {
 	b := newBank(13)
 	b.limit, b.drop = 1000, true
