@@ -7,6 +7,7 @@ package duckdb
 extern void pgmirrorDrop(void *);
 extern void pgmirrorSQL(void *, void *, void *);
 extern void pgmirrorColumns(void *, void *, void *);
+extern void pgmirrorChanges(void *, void *, void *);
 extern void pgmirrorLiveBind(void *);
 extern void *pgmirrorLiveCopy(void *);
 extern void pgmirrorMemoryBind(void *);
@@ -22,6 +23,7 @@ extern void pgmirrorResultFill(void *, void *);
 static void *at_drop(void) { return (void *)pgmirrorDrop; }
 static void *at_sql(void) { return (void *)pgmirrorSQL; }
 static void *at_columns(void) { return (void *)pgmirrorColumns; }
+static void *at_changes(void) { return (void *)pgmirrorChanges; }
 static void *at_live_bind(void) { return (void *)pgmirrorLiveBind; }
 static void *at_live_copy(void) { return (void *)pgmirrorLiveCopy; }
 static void *at_memory_bind(void) { return (void *)pgmirrorMemoryBind; }
@@ -87,6 +89,9 @@ func pgmirrorSQL(info, in, out unsafe.Pointer) { scalarCall(info, in, out, (*DB)
 
 //export pgmirrorColumns
 func pgmirrorColumns(info, in, out unsafe.Pointer) { scalarCall(info, in, out, (*DB).fileColumns) }
+
+//export pgmirrorChanges
+func pgmirrorChanges(info, in, out unsafe.Pointer) { scalarCall(info, in, out, (*DB).changesCall) }
 
 func scalarCall(infoPtr, in, out unsafe.Pointer, call func(*DB, mapping.DataChunk, mapping.Vector) error) {
 	info := mapping.FunctionInfo{Ptr: infoPtr}
@@ -249,6 +254,7 @@ func (db *DB) register() error {
 	defer columns.destroy()
 	for _, err := range []error{
 		scalar("pgmirror_sql", C.at_sql(), nil, columns.text, mapping.TypeVarchar, mapping.TypeUBigInt),
+		scalar("pgmirror_changes_sql", C.at_changes(), nil, columns.text, mapping.TypeVarchar, mapping.TypeVarchar, mapping.TypeVarchar, mapping.TypeUBigInt),
 		scalar("pgmirror_columns", C.at_columns(), nil, columns.all, mapping.TypeBigInt),
 		scalar("pgmirror_live", liveFunction(), C.at_live_bind(), yesNo, mapping.TypeBigInt, mapping.TypeUInteger, mapping.TypeBigInt),
 		table("pgmirror_memory", true, C.at_memory_bind(), C.at_memory_init(), C.at_memory_local(), C.at_memory_fill()),

@@ -107,6 +107,9 @@ func Open(ctx context.Context, config Config) (_ *DB, err error) {
 	if err := db.selfTest(ctx); err != nil {
 		return nil, err
 	}
+	if err := db.defineChanges(); err != nil {
+		return nil, err
+	}
 	if err := db.prepareSession(ctx); err != nil {
 		return nil, err
 	}

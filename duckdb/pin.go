@@ -3,22 +3,23 @@ package duckdb
 import (
 	"context"
 	"errors"
+	"time"
 
 	"pgmirror/readstate"
 )
 
-// Pin makes all following statements read one state, until Unpin: that of LSN at, or for 0 the one that the next statement
-// would read. The state is held, so it stays readable however long it is kept. It replaces an earlier Pin, which stays if
+// Pin makes all following statements read one state, until Unpin: that of LSN at, or for 0 that of time t, or when that is zero too the one that the
+// next statement would read. The state is held, so it stays readable however long it is kept. It replaces an earlier Pin, which stays if
 // the new state cannot be had. A transaction has a state of its own, so Pin is an error inside one.
-func (db *DB) Pin(ctx context.Context, at readstate.LSN) (readstate.LSN, error) {
+func (db *DB) Pin(ctx context.Context, at readstate.LSN, t time.Time) (readstate.LSN, error) {
 	db.run.Lock()
 	defer db.run.Unlock()
 	if db.session.inTransaction {
 		return 0, errors.New("pin: the open transaction keeps a read state of its own; COMMIT or ROLLBACK it first")
 	}
 	request := db.config.Request
-	if at != 0 {
-		request = readstate.PinRequest{At: at, Timeout: request.Timeout, VectorsLater: true}
+	if at != 0 || !t.IsZero() {
+		request = readstate.PinRequest{At: at, AtTime: t, Timeout: request.Timeout, VectorsLater: true}
 	}
 	state, err := db.config.Source.Pin(ctx, request)
 	if err != nil {

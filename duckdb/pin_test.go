@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -51,16 +52,16 @@ func TestPin(t *testing.T) {
 		t.Fatalf("the table does not grow: %s, %s", first, second)
 	}
 	lsn(4, false)
-	if at, err := db.Pin(ctx, 0); err != nil || at != 5 {
+	if at, err := db.Pin(ctx, 0, time.Time{}); err != nil || at != 5 {
 		t.Fatal(at, err)
 	}
 	if first, second := rows(), rows(); first != "5" || second != "5" {
 		t.Errorf("pinned at 5, read %s and %s rows", first, second)
 	}
-	if at, err := db.Pin(ctx, 2); err != nil || at != 2 {
+	if at, err := db.Pin(ctx, 2, time.Time{}); err != nil || at != 2 {
 		t.Fatal(at, err)
 	}
-	if _, err := db.Pin(ctx, 1000); err == nil {
+	if _, err := db.Pin(ctx, 1000, time.Time{}); err == nil {
 		t.Error("pinned in the future")
 	}
 	if got := rows(); got != "2" {
@@ -74,7 +75,7 @@ func TestPin(t *testing.T) {
 	if got := rows(); got != "2" {
 		t.Errorf("pinned at 2, read %s rows in a transaction", got)
 	}
-	if _, err := db.Pin(ctx, 0); err == nil {
+	if _, err := db.Pin(ctx, 0, time.Time{}); err == nil {
 		t.Error("pinned in a transaction")
 	}
 	db.Unpin()
@@ -90,7 +91,7 @@ func TestPin(t *testing.T) {
 	if n := p.open.Load(); n != 0 {
 		t.Errorf("%d states are open after Unpin", n)
 	}
-	if _, err := db.Pin(ctx, 0); err != nil { // Close gives it back
+	if _, err := db.Pin(ctx, 0, time.Time{}); err != nil { // Close gives it back
 		t.Fatal(err)
 	}
 }

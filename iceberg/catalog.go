@@ -284,7 +284,8 @@ func (c *catalog) replacedOf(ctx context.Context, paths []string) (found []repla
 }
 
 // forget takes deleted files off the list of replaced ones.
-func (c *catalog) forget(ctx context.Context, paths []string) error {
+func (c *catalog) forget(ctx context.Context, paths []string) (err error) {
+	defer func() { err = noRoom(err) }()
 	tx, err := c.db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("forget deleted files: %w", err)

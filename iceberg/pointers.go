@@ -7,6 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // pointerMove is what a commit does to one table's rows.
@@ -19,7 +23,8 @@ type pointerMove struct {
 
 // commit moves all pointers and stores the mirror document in one transaction. The error is errUnknownOutcome only if the
 // transaction may have been committed and that cannot be read back.
-func (c *catalog) commit(ctx context.Context, commitID string, mirror []byte, lsn LSN, moves []pointerMove) error {
+func (c *catalog) commit(ctx context.Context, commitID string, mirror []byte, lsn LSN, moves []pointerMove) (err error) {
+	defer func() { err = noRoom(err) }()
 	tx, err := c.db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("begin catalog transaction: %w", err)
@@ -49,6 +54,18 @@ func dropFirst(m pointerMove) string {
 		return "0"
 	}
 	return "1"
+}
+
+// noRoom makes an error of SQLite that comes of a full disk syscall.ENOSPC too; any other it returns as it is.
+func noRoom(err error) error {
+	var fault *sqlite.Error
+	if errors.As(err, &fault) {
+		switch fault.Code() {
+		case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE:
+			return fmt.Errorf("%w: %w", syscall.ENOSPC, err)
+		}
+	}
+	return err
 }
 
 // errUnknownOutcome means that nobody can say whether a commit happened.

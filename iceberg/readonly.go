@@ -1,11 +1,13 @@
 package iceberg
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -102,8 +104,8 @@ func (c *Committed) refresh(ctx context.Context) error {
 	return nil
 }
 
-// Pin makes the state of the newest cut, or of an older one if every table retains its snapshot of then. It never waits:
-// what is not committed cannot come while no mirror runs.
+// Pin makes the state of the newest cut, or of an older one if every table retains its snapshot of then: that with the LSN asked for, or the newest that was
+// committed at or before the time asked for. It never waits: what is not committed cannot come from here.
 func (c *Committed) Pin(ctx context.Context, req readstate.PinRequest) (*readstate.State, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,11 +113,15 @@ func (c *Committed) Pin(ctx context.Context, req readstate.PinRequest) (*readsta
 		return nil, fmt.Errorf("read committed snapshots: %w", err)
 	}
 	newest := c.contents.lsn
-	if req.WaitSource || req.WaitLSN > newest || req.At > newest {
+	switch {
+	case req.Changes != nil:
+		return nil, errors.New("changes of a table are known to a running mirror only; the committed snapshots have the rows at each checkpoint")
+	case req.WaitSource || req.WaitLSN > newest || req.At > newest:
 		return nil, fmt.Errorf("the mirror is not running: the newest committed lsn is %s", newest)
 	}
-	at := newest
-	if req.At != 0 {
+	at, asked := newest, req.At != 0 || !req.AtTime.IsZero()
+	switch {
+	case req.At != 0:
 		at = req.At
 		if err := c.checkCut(at); err != nil {
 			if frozen := c.frozenAt(at); frozen != nil {
@@ -123,10 +129,15 @@ func (c *Committed) Pin(ctx context.Context, req readstate.PinRequest) (*readsta
 			}
 			return nil, err
 		}
+	case asked:
+		var err error
+		if at, err = c.cutAt(req.AtTime); err != nil {
+			return nil, err
+		}
 	}
 	state := &readstate.State{LSN: at, Pinned: time.Now(), Release: func() {}}
 	for i, p := range c.contents.pointers {
-		state.Tables = append(state.Tables, c.table(i, p.name, at, req.At == 0))
+		state.Tables = append(state.Tables, c.table(i, p.name, at, !asked))
 	}
 	return state, nil
 }
@@ -199,7 +210,53 @@ func (t *table) at(cut LSN) (snapshot *icetable.Snapshot, ok bool) {
 
 // checkCut says whether all tables can be shown at an LSN: it must be a cut, and no table may have expired what it needs.
 func (c *Committed) checkCut(at LSN) error {
-	cuts := []LSN{c.contents.lsn}
+	cuts := c.cuts()
+	i := sort.Search(len(cuts), func(i int) bool { return cuts[i].lsn >= at })
+	if i < len(cuts) && cuts[i].lsn == at {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is no retained checkpoint; %s", ErrNotRetained, at, nearest(cuts, i))
+}
+
+// cutAt is the newest cut that was committed at or before a time.
+func (c *Committed) cutAt(t time.Time) (LSN, error) {
+	cuts := slices.DeleteFunc(c.cuts(), func(c cut) bool { return c.at.IsZero() })
+	i := sort.Search(len(cuts), func(i int) bool { return cuts[i].at.After(t) })
+	if i == 0 {
+		return 0, fmt.Errorf("%w: no retained checkpoint is as old as %s; %s", ErrNotRetained, t.UTC().Format(time.RFC3339Nano), nearest(cuts, 0))
+	}
+	return cuts[i-1].lsn, nil
+}
+
+// cut is a checkpoint at which all tables can be read, and when it was committed: zero when no snapshot came of it.
+type cut struct {
+	lsn LSN
+	at  time.Time
+}
+
+func (c cut) String() string {
+	if c.at.IsZero() {
+		return c.lsn.String()
+	}
+	return fmt.Sprintf("%s (%s)", c.lsn, c.at.UTC().Format(time.RFC3339Nano))
+}
+
+// nearest names the cuts before and from place i on.
+func nearest(cuts []cut, i int) string {
+	switch {
+	case len(cuts) == 0:
+		return "there is none"
+	case i == 0:
+		return fmt.Sprintf("the oldest is %s", cuts[0])
+	case i == len(cuts):
+		return fmt.Sprintf("the newest is %s", cuts[i-1])
+	}
+	return fmt.Sprintf("the nearest are %s and %s", cuts[i-1], cuts[i])
+}
+
+// cuts lists the checkpoints at which all tables can be read, oldest first. Their times rise with them.
+func (c *Committed) cuts() []cut {
+	times := map[LSN]time.Time{c.contents.lsn: {}}
 	lines := make([][]shown, 0, len(c.tables))
 	for _, t := range c.tables {
 		if t == nil {
@@ -208,22 +265,26 @@ func (c *Committed) checkCut(at LSN) error {
 		line := showing(t.meta.Snapshots(), t.meta.CurrentSnapshot().SnapshotID)
 		lines = append(lines, line)
 		for _, s := range line {
-			cuts = append(cuts, s.cut)
+			lsn, err := snapshotCut(&s.snapshot)
+			if err != nil { // another writer's: it shows the cut before it
+				continue
+			}
+			if at := time.UnixMilli(s.snapshot.TimestampMs); at.After(times[lsn]) {
+				times[lsn] = at
+			}
 		}
 	}
-	slices.Sort(cuts)
-	cuts = slices.DeleteFunc(slices.Compact(cuts), func(cut LSN) bool {
-		return slices.ContainsFunc(lines, func(line []shown) bool { _, ok := shownAt(line, cut); return !ok })
-	})
-	if slices.Contains(cuts, at) {
-		return nil
-	}
-	distance := func(cut LSN) LSN { return max(cut, at) - min(cut, at) }
-	nearest := c.contents.lsn // it is always there
-	for _, cut := range cuts {
-		if distance(cut) < distance(nearest) {
-			nearest = cut
+	var out []cut
+	for lsn, at := range times {
+		if !slices.ContainsFunc(lines, func(line []shown) bool { _, ok := shownAt(line, lsn); return !ok }) {
+			out = append(out, cut{lsn, at})
 		}
 	}
-	return fmt.Errorf("%w: the mirror is not running, and %s is not a retained checkpoint; the nearest is %s", ErrNotRetained, at, nearest)
+	slices.SortFunc(out, func(a, b cut) int { return cmp.Compare(a.lsn, b.lsn) })
+	for i := 1; i < len(out); i++ { // a clock that was set back
+		if !out[i].at.IsZero() && out[i].at.Before(out[i-1].at) {
+			out[i].at = out[i-1].at
+		}
+	}
+	return out
 }

@@ -161,12 +161,17 @@ func (d *modelDef) is(schema *arrow.Schema) bool {
 	return slices.EqualFunc(d.names, schema.Fields(), func(name string, f arrow.Field) bool { return name == f.Name })
 }
 
-// expected lists the rows that a table must show at an LSN in the columns that it shows, which must be those of the LSN: not younger, and not
-// older than rows up to it.
+// expected lists the rows that a table must show at an LSN in the columns that it shows.
 func (w *world) expected(t *modelTable, schema *arrow.Schema, at LSN) []string {
 	w.t.Helper()
+	return t.shownIn(at, w.columnsShown(t, schema, at))
+}
+
+// columnsShown are the columns of a schema, which must be those of the LSN: not younger, and not older than rows up to it.
+func (w *world) columnsShown(t *modelTable, schema *arrow.Schema, at LSN) []int16 {
+	w.t.Helper()
 	if t.defs == nil {
-		return t.shown(at)
+		return t.attNums()
 	}
 	var had []int // more than one, when a column came and went
 	for i := range t.defs {
@@ -179,7 +184,7 @@ func (w *world) expected(t *modelTable, schema *arrow.Schema, at LSN) []string {
 	}
 	for _, i := range had {
 		if t.defs[i].from <= at && (i+1 == len(t.defs) || t.defs[i+1].used == 0 || at < t.defs[i+1].used) {
-			return t.shownIn(at, t.defs[i].attNums)
+			return t.defs[i].attNums
 		}
 	}
 	w.fatal("table %s at %s has the columns of another time: %s", t.def.Name, at, schema)

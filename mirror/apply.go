@@ -66,7 +66,7 @@ func (m *Mirror) apply(ctx context.Context, tx *pgcdc.Transaction) error {
 		return err
 	}
 	now := m.clock.Now()
-	m.marks.publish(lsn, now)
+	m.marks.publishCommit(lsn, tx.CommitTime, now)
 	m.noteCommit(tx, now)
 	return nil
 }

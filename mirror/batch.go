@@ -84,6 +84,9 @@ func (b *batch) span() (first, last LSN) { return LSN(b.lsns.own[0]), LSN(b.lsns
 // bytes is the memory taken by values and index, in bytes; the writer's.
 func (b *batch) bytes() int64 {
 	n := int64(cap(b.lsns.own)+cap(b.hashes)) * 8
+	if b.index != nil {
+		n += b.index.Bytes()
+	}
 	for _, c := range b.cols {
 		n += c.bytes()
 	}

@@ -10,7 +10,7 @@ import (
 	"pgmirror/readstate"
 )
 
-// Call runs a command for a client: "checkpoint", "compact", "expire", "forget", "inspect", "resync" or "verify". A panic in one that only reads is its error;
+// Call runs a command for a client: "checkpoint", "compact", "expire", "forget", "hold", "inspect", "resync" or "verify". A panic in one that only reads is its error;
 // in one that changes something, and in the applier's turn of it, it ends the process: what was half changed must not become durable.
 func (m *Mirror) Call(ctx context.Context, command string, args []byte, progress func(string)) ([]byte, error) {
 	if progress == nil {
@@ -71,6 +71,12 @@ func (m *Mirror) Call(ctx context.Context, command string, args []byte, progress
 			return nil, err
 		}
 		return json.Marshal(rep)
+	case "hold":
+		var req HoldRequest
+		if err := decodeArgs(args, &req); err != nil {
+			return nil, err
+		}
+		return nil, m.hold(ctx, req, progress)
 	case "resync":
 		var req ResyncRequest
 		if err := decodeArgs(args, &req); err != nil {

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -37,10 +38,10 @@ func (m *Mirror) checkpoint(ctx context.Context) error {
 		return nil
 	})
 
-	g, gctx := errgroup.WithContext(ctx)
+	var g errgroup.Group // one that fails, for want of space, leaves the others to finish their files
 	g.SetLimit(m.cfg.FlushWorkers)
 	for _, t := range cp.tables {
-		g.Go(func() error { return m.flush(gctx, t, cp.cut) })
+		g.Go(func() error { return m.flush(ctx, t, cp.cut) })
 	}
 	if err := g.Wait(); err != nil {
 		return fmt.Errorf("checkpoint at %s: %w", cp.cut, err)
@@ -302,7 +303,11 @@ func (m *Mirror) reap(ctx context.Context) error {
 	if len(paths) == 0 {
 		return nil
 	}
-	return m.warehouse.DeleteUnreachable(ctx, paths)
+	if err := m.warehouse.DeleteUnreachable(ctx, paths); err != nil {
+		again := m.inTurn(ctx, func() error { m.garbage = append(m.garbage, garbage{paths: paths}); return nil })
+		return errors.Join(err, again)
+	}
+	return nil
 }
 
 // reap drops the table's ended segments once no reader is left that sees them. The applier's turn.

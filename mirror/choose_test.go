@@ -176,7 +176,7 @@ func TestCarry(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.applied = 20
-		m.marks.open(20, someTime)
+		m.marks.open(20, someTime, someTime)
 		rw, err := m.begin(tab, maxLSN)
 		if err != nil {
 			t.Fatal(err)
@@ -224,7 +224,7 @@ func TestFlushOfAJoin(t *testing.T) {
 	tab.open = m.newBatchSegment(tab)
 	a := tab.seal(m, 10, 10)
 	m.applied, tab.replayed = 20, 15
-	m.marks.open(20, someTime)
+	m.marks.open(20, someTime, someTime)
 	rw, err := m.begin(tab, maxLSN)
 	if err != nil {
 		t.Fatal(err)

@@ -37,6 +37,13 @@ type Config struct {
 	FileRows int64
 	// Grace is how long a file that no retained snapshot names any more stays on the disk, for readers that opened an older one. 0 is not at all.
 	Grace time.Duration
+	// Disk pauses what takes more in while the disk is short of space. Nil never does.
+	Disk *Disk
+	// MaxSlotWAL is how many bytes of WAL the slot may keep on the source before OnMaxSlotWAL is done; from half of it on, checkpoints are
+	// made early. Default 0: any number.
+	MaxSlotWAL int64
+	// DropSlot drops the slot at MaxSlotWAL, as a last resort for the source; otherwise that is only told.
+	DropSlot bool
 	// CompactOff leaves the files as flushes made them.
 	CompactOff bool
 	// NullUnrepresentable stores NULL for a value that the mirror's type cannot hold, and counts it. Otherwise the table fails.
@@ -80,6 +87,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Memory < 1<<20 {
 		fault("memory: %d bytes is less than 1 MiB", c.Memory)
+	}
+	if c.MaxSlotWAL < 0 || c.DropSlot && c.MaxSlotWAL == 0 {
+		fault("max_slot_wal: %d bytes are no limit to drop the slot at", c.MaxSlotWAL)
 	}
 	if c.FileRows == 0 {
 		c.FileRows = 4_000_000

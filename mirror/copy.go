@@ -182,7 +182,7 @@ func (m *Mirror) start(doc *document, copies []*tableCopy) {
 		}
 		rows += t.rows
 	}
-	m.marks.open(doc.Cut, m.clock.Now())
+	m.marks.open(doc.Cut, doc.LastCommit.Time, m.clock.Now())
 	m.updateShared()
 	m.shared.set(func(s *sharedState) { s.opened, s.searchPath = true, doc.SearchPath })
 	m.cfg.Log.Info("copied", "lsn", doc.Cut.String(), "tables", len(copies)-failed-later, "failed", failed, "later", later, "rows", rows)

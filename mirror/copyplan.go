@@ -21,11 +21,11 @@ const (
 	rangesPerWorker = 2
 )
 
-// copyRange is a part of a table that one worker copies over one connection.
+// copyRange is a part of a table that one worker copies.
 type copyRange struct {
 	copy   *tableCopy
-	number int // among the table's
-	blocks pgcdc.Range
+	number int           // among the table's
+	blocks []pgcdc.Range // read one after the other: one, or some small leaves whole
 
 	bytes    int64   // about its share of the table, for progress
 	rowBytes float64 // about the size of a row on the source by its statistics; 0 without
@@ -49,11 +49,11 @@ func (m *Mirror) planCopies(ctx context.Context, copies []*tableCopy) ([]*copyRa
 	total := int64(0)
 	for i, c := range live {
 		e := extents[i]
-		ranges := splitRanges(e, m.cfg.CopyWorkers)
-		c.parts = make([]*table, len(ranges))
-		c.pending = len(ranges)
-		for number, blocks := range ranges {
-			r := &copyRange{copy: c, number: number, blocks: blocks, bytes: e.Bytes / int64(len(ranges))}
+		pieces := cutTable(e, m.cfg.CopyWorkers)
+		c.parts = make([]*table, len(pieces))
+		c.pending = len(pieces)
+		for number, p := range pieces {
+			r := &copyRange{copy: c, number: number, blocks: p.blocks, bytes: p.bytes}
 			if e.Rows > 0 {
 				r.rowBytes = float64(e.Bytes) / float64(e.Rows)
 			}
@@ -64,6 +64,44 @@ func (m *Mirror) planCopies(ctx context.Context, copies []*tableCopy) ([]*copyRa
 	slices.SortStableFunc(all, func(a, b *copyRange) int { return cmp.Compare(b.bytes, a.bytes) })
 	m.copying.begin(total)
 	return all, nil
+}
+
+// piece is what one worker is to copy of a table, and about its size.
+type piece struct {
+	blocks []pgcdc.Range
+	bytes  int64
+}
+
+// cutTable cuts a table into pieces: a partitioned one leaf by leaf, and several small leaves are one piece.
+func cutTable(e pgcdc.Extent, workers int) (pieces []piece) {
+	if len(e.Leaves) == 0 {
+		ranges := splitRanges(e, workers)
+		for _, blocks := range ranges {
+			pieces = append(pieces, piece{[]pgcdc.Range{blocks}, e.Bytes / int64(len(ranges))})
+		}
+		return pieces
+	}
+	var small piece
+	for _, leaf := range e.Leaves {
+		ranges := splitRanges(leaf.Extent, workers)
+		for i := range ranges {
+			ranges[i].Leaf = leaf.Leaf
+			if len(ranges) > 1 {
+				pieces = append(pieces, piece{ranges[i : i+1], leaf.Bytes / int64(len(ranges))})
+			}
+		}
+		if len(ranges) > 1 {
+			continue
+		}
+		if len(small.blocks) > 0 && small.bytes+leaf.Bytes > rangeBytesMin {
+			pieces, small = append(pieces, small), piece{}
+		}
+		small.blocks, small.bytes = append(small.blocks, ranges[0]), small.bytes+leaf.Bytes
+	}
+	if len(small.blocks) > 0 {
+		pieces = append(pieces, small)
+	}
+	return pieces
 }
 
 // splitRanges cuts a table into ranges of equal numbers of blocks.

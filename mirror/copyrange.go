@@ -41,7 +41,7 @@ func (r *copyRange) run(ctx context.Context, m *Mirror, snapshot pgcdc.ExportedS
 		}
 		m.discardPart(ctx, part)
 		r.settle(&m.copying, false)
-		m.cfg.Log.Warn("a range of a table is copied again", "relation", c.table.String(), "from_block", r.blocks.From, "attempt", attempt, "err", err, "retry_in", wait)
+		m.cfg.Log.Warn("a range of a table is copied again", "relation", c.table.String(), "from_block", r.blocks[0].From, "attempt", attempt, "err", err, "retry_in", wait)
 		select {
 		case <-m.clock.After(wait):
 		case <-ctx.Done():
@@ -56,16 +56,22 @@ func (r *copyRange) run(ctx context.Context, m *Mirror, snapshot pgcdc.ExportedS
 func (r *copyRange) attempt(ctx context.Context, m *Mirror, snapshot pgcdc.ExportedSnapshot) (*table, error) {
 	c := r.copy
 	w := newCopyWriter(m, r)
-	err := m.source.CopyRange(ctx, snapshot, c.source, r.blocks, func(tuple pgcdc.Tuple) error {
-		if err := w.rows.add(tuple); err != nil {
-			c.fail(m, w.fault(err, tuple))
-			return err
+	var err error
+	for _, blocks := range r.blocks {
+		err = m.source.CopyRange(ctx, snapshot, c.source, blocks, func(tuple pgcdc.Tuple) error {
+			if err := w.rows.add(tuple); err != nil {
+				c.fail(m, w.fault(err, tuple))
+				return err
+			}
+			if w.rows.full() {
+				return w.encode(ctx)
+			}
+			return nil
+		})
+		if err != nil {
+			break
 		}
-		if w.rows.full() {
-			return w.encode(ctx)
-		}
-		return nil
-	})
+	}
 	if err == nil {
 		err = w.end(ctx)
 	}
@@ -108,6 +114,9 @@ func (w *copyWriter) fault(err error, tuple pgcdc.Tuple) *failure {
 
 // encode writes the collected rows to the current file.
 func (w *copyWriter) encode(ctx context.Context) (err error) {
+	if err := w.m.cfg.Disk.Wait(ctx); err != nil {
+		return err
+	}
 	if w.out == nil {
 		w.job = &rewrite{table: w.part, shape: w.part.shape}
 		if w.part.shape.mode != insertOnly {

@@ -37,6 +37,8 @@
 //   - The flusher picks tables with many sealed batches, or the largest when memory is short, and flushes each on a goroutine
 //     of its own (flush). It merges FileIndexes in tiers (mergeIndexes), which the applier goes on asking meanwhile. One job at a
 //     time works on a table (table.jobs).
+//   - diskLoop looks at what is free on the disk, and pauses the source's reader while that is too little (Disk). slotLoop looks at the WAL that
+//     the slot keeps, and asks for early checkpoints (slotwal.go).
 //   - checkpointLoop makes a checkpoint when one is due; one runs at a time. foldLoop folds deletions and drops what nobody sees.
 //   - follow connects to the source, copies what was never copied (a goroutine a table), and runs its Stream; it connects again
 //     when the connection is lost. watch looks at the source's catalogue. joinLoop copies tables that are new, failed or changed,

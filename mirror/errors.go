@@ -1,6 +1,10 @@
 package mirror
 
-import "errors"
+import (
+	"errors"
+
+	"pgmirror/readstate"
+)
 
 // machineError is a fault of the machine (too many open files, a disk that does not answer), not of a table's content: it ends
 // the mirror, which recovers at the next start, instead of failing the table for good.
@@ -11,7 +15,7 @@ func (e *machineError) Unwrap() error { return e.err }
 
 var (
 	// ErrOutsideWindow: the LSN asked for cannot be read any more, or not yet.
-	ErrOutsideWindow = errors.New("not readable any more, or not yet")
+	ErrOutsideWindow = readstate.ErrOutsideWindow
 	// ErrRefused: the mirror and its source do not belong together (any more); the text says why and what to do.
 	ErrRefused = errors.New("refused")
 	// ErrNotConnected: the command needs the source, which cannot be reached now.

@@ -30,6 +30,8 @@ func (t *table) evolved(now *pgcdc.Table) *shape {
 		return nil
 	case now.Relfilenode != t.storage.Relfilenode: // what the rows show in a new column may be lost
 		return nil
+	case now.Kind == 'p' && t.storage.rewritten(now):
+		return nil
 	case now.LastDropped > t.lastAttNum: // a column came and went meanwhile
 		return nil
 	}
@@ -97,7 +99,7 @@ func (c *shapeColumn) means(now *pgcdc.Column) bool {
 
 // withMissing gives a new column's field what the rows that are there show in it; ok is false when that has no form in all places.
 func withMissing(f arrow.Field, c *pgcdc.Column) (with arrow.Field, ok bool) {
-	if !f.Nullable {
+	if !f.Nullable || c.MissingUnknown {
 		return f, false
 	}
 	if c.Missing == nil {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pglogrepl"
+
 	"pgmirror/iceberg"
 )
 
@@ -94,6 +96,28 @@ func (m *Mirror) expire(ctx context.Context, dryRun bool) (*iceberg.Expiry, erro
 		return x, err
 	}
 	return x, m.inTurn(ctx, func() error { m.addGarbage(x.Unreachable, m.durable); return nil })
+}
+
+// HoldRequest asks that the retained checkpoint at an LSN stays readable for as long as the call lasts.
+type HoldRequest struct {
+	LSN string `json:"lsn"`
+}
+
+// hold says one line when the checkpoint is held, and holds it until the caller gives up or the mirror stops.
+func (m *Mirror) hold(ctx context.Context, req HoldRequest, progress func(string)) error {
+	at, err := pglogrepl.ParseLSN(req.LSN)
+	if err != nil {
+		return fmt.Errorf("hold: %q is not an LSN", req.LSN)
+	}
+	release := m.warehouse.Hold(at)
+	defer release()
+	progress("held")
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-m.stop:
+		return ErrStopped
+	}
 }
 
 // expireLoop looks for snapshots that have become too old, a few tables at a time.

@@ -119,6 +119,9 @@ type fakeSource struct {
 	snapshotting func()
 	// snapshotted, if set, runs when it is taken and the mirror does not have it yet.
 	snapshotted func()
+	// admit, if set, is called before each event is sent, and may wait.
+	admit    func(context.Context) error
+	retained int64 // WAL that the slot keeps, in bytes
 	// fault, if set, is asked before each call that a connection could lose.
 	fault func(call string) error
 }
@@ -191,7 +194,14 @@ func (s *fakeSource) Identify(context.Context) (pgcdc.Identification, error) {
 func (s *fakeSource) Slot(context.Context) (pgcdc.SlotInfo, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return pgcdc.SlotInfo{Name: "m", Plugin: "pgoutput", Database: "d", ConfirmedFlush: s.confirmed, WALStatus: "reserved"}, s.slot, nil
+	return pgcdc.SlotInfo{Name: "m", Plugin: "pgoutput", Database: "d", ConfirmedFlush: s.confirmed, WALStatus: "reserved", RetainedBytes: s.retained}, s.slot, nil
+}
+
+// keep lets the slot keep so much WAL, in bytes.
+func (s *fakeSource) keep(bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.retained = bytes
 }
 
 func (s *fakeSource) CreateSlot(context.Context) (pgcdc.ExportedSnapshot, error) {
@@ -241,6 +251,14 @@ func (s *fakeSource) RowsKept(_ context.Context, t *pgcdc.Table, since uint64) (
 	defer s.mu.Unlock()
 	s.asked = append(s.asked, since)
 	return s.kept[t.OID], nil
+}
+
+// LeafKept knows the same of leaves.
+func (s *fakeSource) LeafKept(_ context.Context, leaf *pgcdc.Leaf, _ bool, since uint64) (pgcdc.Kept, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, since)
+	return s.kept[leaf.OID], nil
 }
 
 // Extents says that each block is worth a range of its own.
@@ -347,6 +365,11 @@ func (s *fakeSource) Stream(ctx context.Context, from LSN, _ bool, out chan<- pg
 	told := false
 	next, quiet := 0, LSN(0)
 	for {
+		if s.admit != nil {
+			if err := s.admit(ctx); err != nil {
+				return err
+			}
+		}
 		s.mu.Lock()
 		for next < len(s.wal) && s.wal[next].end <= from {
 			next++

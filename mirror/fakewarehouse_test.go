@@ -32,6 +32,8 @@ type fakeWarehouse struct {
 
 	// writing, if set, runs while a data file is being written, before it is closed.
 	writing func()
+	// closing, if set, runs before a data file is there; its error fails it.
+	closing func() error
 	// committing, if set, runs inside Commit before anything is stored; its error fails the commit.
 	committing func() error
 	// committed, if set, runs inside Commit after everything is stored.
@@ -40,7 +42,9 @@ type fakeWarehouse struct {
 	// faulty are tables that Load cannot load, and unreadable says of data files why they cannot be opened.
 	faulty     map[string]error
 	unreadable func(path string) error
-	deleted    int // files deleted as unreachable
+	// deleting, if set, runs before files are deleted as unreachable; its error fails that.
+	deleting func() error
+	deleted  int // files deleted as unreachable
 
 	// retains: older snapshots keep naming the files of before, until Expire. named are such files, listed those that no snapshot names any more.
 	retains bool
@@ -138,6 +142,11 @@ func (x *fakeWriter) Close() (iceberg.DataFile, error) {
 	if f := x.w.writing; f != nil {
 		f()
 	}
+	if f := x.w.closing; f != nil {
+		if err := f(); err != nil {
+			return iceberg.DataFile{}, err
+		}
+	}
 	x.w.mu.Lock()
 	defer x.w.mu.Unlock()
 	x.w.files[x.data.Path] = x.recs
@@ -145,7 +154,12 @@ func (x *fakeWriter) Close() (iceberg.DataFile, error) {
 	return x.data, nil
 }
 
-func (x *fakeWriter) Abort() error { return nil }
+func (x *fakeWriter) Abort() error {
+	x.w.mu.Lock()
+	defer x.w.mu.Unlock()
+	delete(x.w.files, x.data.Path)
+	return nil
+}
 
 func (w *fakeWarehouse) OpenData(path string) (DataReader, error) {
 	w.mu.Lock()
@@ -338,6 +352,8 @@ func (w *fakeWarehouse) Expire(_ context.Context, _ int, dryRun bool) (*iceberg.
 	return x, nil
 }
 
+func (w *fakeWarehouse) Hold(LSN) (release func()) { return func() {} }
+
 func (w *fakeWarehouse) Retained(string) []iceberg.SnapshotInfo { return nil }
 
 func (w *fakeWarehouse) Orphans(context.Context, time.Time, bool) ([]string, error) { return nil, nil }
@@ -362,6 +378,11 @@ func (w *fakeWarehouse) Discard(ctx context.Context, path string) error {
 }
 
 func (w *fakeWarehouse) DeleteUnreachable(_ context.Context, paths []string) error {
+	if w.deleting != nil {
+		if err := w.deleting(); err != nil {
+			return err
+		}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, path := range paths {
@@ -388,11 +409,18 @@ type fakeFiles struct {
 	mu    sync.Mutex
 	files map[string][]byte
 
+	// writing, if set, runs before a file is written; its error fails it.
+	writing func() error
 	// merging, if set, runs while a merged index is being written.
 	merging func()
 }
 
 func (f *fakeFiles) WriteFile(path string, data []byte) error {
+	if f.writing != nil {
+		if err := f.writing(); err != nil {
+			return err
+		}
+	}
 	if during := f.merging; during != nil && strings.Contains(path, mergedPrefix) {
 		during()
 	}

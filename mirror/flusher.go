@@ -65,30 +65,45 @@ func (f *flusher) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		for {
-			var chosen []*table
-			err := f.m.inAnyTurn(ctx, func() (err error) { chosen, err = f.choose(); return err })
-			if err != nil {
-				return ignoreStop(ctx, err)
-			}
-			if len(chosen) == 0 {
-				break
-			}
-			g, gctx := errgroup.WithContext(ctx)
-			for _, t := range chosen {
-				g.Go(func() error { return f.m.flush(gctx, t, maxLSN) })
-			}
-			if err := g.Wait(); err != nil {
-				return ignoreStop(ctx, err)
-			}
-			signal(f.progress)
-		}
-		if err := f.compact(ctx); err != nil {
+		if err := f.m.untilWritten(ctx, "flush", func() error { return f.flush(ctx) }); err != nil {
 			return ignoreStop(ctx, err)
 		}
-		if err := f.merge(ctx); err != nil {
+		if f.m.cfg.Disk.Paused() != "" {
+			continue // what compaction would win it must write first
+		}
+		// What cannot be written now is due again when there is room.
+		if err := f.tidy(ctx); isDiskFull(err) {
+			f.m.cfg.Log.Error("the disk takes no more: files are compacted later", "err", err)
+		} else if err != nil {
 			return ignoreStop(ctx, err)
 		}
+	}
+}
+
+// tidy makes few files and FileIndexes of many.
+func (f *flusher) tidy(ctx context.Context) error {
+	if err := f.compact(ctx); err != nil {
+		return err
+	}
+	return f.merge(ctx)
+}
+
+// flush writes what is due.
+func (f *flusher) flush(ctx context.Context) error {
+	for {
+		var chosen []*table
+		err := f.m.inAnyTurn(ctx, func() (err error) { chosen, err = f.choose(); return err })
+		if err != nil || len(chosen) == 0 {
+			return err
+		}
+		var g errgroup.Group
+		for _, t := range chosen {
+			g.Go(func() error { return f.m.flush(ctx, t, maxLSN) })
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+		signal(f.progress)
 	}
 }
 

@@ -29,6 +29,9 @@ func (m *Mirror) follow(ctx, caller context.Context) error {
 		if ctx.Err() != nil || caller.Err() != nil {
 			return nil
 		}
+		if m.slotGivenUp() {
+			return m.dropSlot(ctx)
+		}
 		var lost *lostStream
 		if errors.As(err, &lost) {
 			err = lost.err
@@ -37,7 +40,11 @@ func (m *Mirror) follow(ctx, caller context.Context) error {
 		if errors.Is(err, errStreamEnded) {
 			continue
 		}
-		if !pgcdc.IsRetryable(err) {
+		if isDiskFull(err) { // of the first copy, whose files are removed before it begins again
+			m.setState("copying", fmt.Sprintf("the disk of the data directory takes no more (%s); free space there: the copy begins again every %s until then", err, lastRetry))
+			m.cfg.Log.Error("the disk takes no more: the copy begins again when there is room", "err", err, "retry_in", lastRetry)
+			wait = lastRetry
+		} else if !pgcdc.IsRetryable(err) {
 			// A fork shows itself only when the stream has begun.
 			if !connected || first && errors.Is(err, ErrRefused) {
 				return err
@@ -57,6 +64,7 @@ func (m *Mirror) follow(ctx, caller context.Context) error {
 		}
 		select {
 		case <-m.clock.After(wait):
+		case <-m.slotGiven:
 		case <-ctx.Done():
 			return nil
 		case <-caller.Done():

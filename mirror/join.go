@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"syscall"
 	"time"
 
 	"pgmirror/pgcdc"
@@ -110,7 +109,7 @@ func (m *Mirror) joinLoop(ctx context.Context) error {
 
 // severity is Error for a disk of ours that takes no more: nothing gets better until somebody sees to it.
 func severity(err error) slog.Level {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS) {
+	if isDiskFull(err) {
 		return slog.LevelError
 	}
 	return slog.LevelWarn
@@ -450,7 +449,7 @@ func (j *join) superseded() string {
 	case now.Fingerprint != t.fingerprint:
 		return t.changed(now)
 	case t.storage.rewritten(now):
-		return reasonRewritten
+		return reasonRewritten(now)
 	}
 	return ""
 }

@@ -74,7 +74,7 @@ func TestKeptRows(t *testing.T) {
 	m := b.mirror(t)
 	m.cfg.Log = slog.New(slog.NewTextHandler(log, nil))
 	b.run(t, m, func() { rewrite(m) })
-	if told, more := log.lines("public.b", reasonRewritten), log.lines("public.a", reasonRewritten); told == 0 || more != 0 {
+	if told, more := log.lines("public.b", reasonRewritten(&pgcdc.Table{})), log.lines("public.a", reasonRewritten(&pgcdc.Table{})); told == 0 || more != 0 {
 		t.Errorf("that b was rewritten was told %d times, that a was, %d times", told, more)
 	}
 }

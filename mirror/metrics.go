@@ -14,6 +14,10 @@ var (
 	descLagBytes   = prometheus.NewDesc("pgmirror_lag_bytes", "WAL from what queries see to the end of the source's, as last heard.", nil, nil)
 	descLagSeconds = prometheus.NewDesc("pgmirror_lag_seconds", "Queries see the source as it was that long ago.", nil, nil)
 	descSlot       = prometheus.NewDesc("pgmirror_slot_retained_bytes", "WAL that the source keeps for the slot.", nil, nil)
+	descSlotLimit  = prometheus.NewDesc("pgmirror_slot_limit_bytes", "The setting max_slot_wal; 0 is no limit.", nil, nil)
+	descDiskFree   = prometheus.NewDesc("pgmirror_disk_free_bytes", "Free on the data directory's disk.", nil, nil)
+	descDiskLeast  = prometheus.NewDesc("pgmirror_disk_least_bytes", "What must stay free there, or the mirror is paused.", nil, nil)
+	descPaused     = prometheus.NewDesc("pgmirror_paused", "1 while nothing is taken in for want of disk space.", nil, nil)
 	descRows       = prometheus.NewDesc("pgmirror_rows_total", "Row changes applied.", []string{"operation"}, nil)
 	descLookups    = prometheus.NewDesc("pgmirror_lookups_total", "Old rows looked for by their key.", nil, nil)
 	descCandidates = prometheus.NewDesc("pgmirror_lookup_candidates_total", "Rows with the right hash that lookups looked at.", nil, nil)
@@ -32,7 +36,7 @@ var (
 // Describe is prometheus.Collector's.
 func (m *Mirror) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descWatermark, descLagBytes, descLagSeconds, descFreshness, descSlot, descRows, descLookups, descCandidates, descCommits, descMemory, descCheckpoint,
-		descReaders, descTables, descTableRows, descTableFiles, descFailed, descGone, descConnected} {
+		descReaders, descTables, descTableRows, descTableFiles, descFailed, descGone, descConnected, descSlotLimit, descDiskFree, descDiskLeast, descPaused} {
 		ch <- d
 	}
 }
@@ -64,8 +68,18 @@ func (m *Mirror) Collect(ch chan<- prometheus.Metric) {
 			gauge(descWatermark, float64(lsn), name)
 		}
 	}
+	gauge(descSlotLimit, float64(m.cfg.MaxSlotWAL))
+	if free, least, ok := m.cfg.Disk.status(); ok {
+		gauge(descDiskFree, float64(free))
+		gauge(descDiskLeast, float64(least))
+	}
+	paused := 0.0
+	if m.cfg.Disk.Paused() != "" {
+		paused = 1
+	}
+	gauge(descPaused, paused)
 	connected := 0.0
-	if st.State == "streaming" {
+	if m.shared.get().state == "streaming" {
 		connected = 1
 	}
 	gauge(descConnected, connected)

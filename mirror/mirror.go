@@ -23,12 +23,13 @@ type Mirror struct {
 	files     Files
 	clock     Clock
 
-	marks   *watermarks
-	memory  atomic.Int64 // bytes in memory batches
-	counts  counters
-	copying copyProgress
-	lookups lookupCounts
-	readers readers
+	marks    *watermarks
+	lastFeed atomic.Uint64 // of the batches of change feeds
+	memory   atomic.Int64  // bytes in memory batches
+	counts   counters
+	copying  copyProgress
+	lookups  lookupCounts
+	readers  readers
 
 	events  chan pgcdc.Event
 	turns   chan *turn    // for between two transactions
@@ -58,7 +59,8 @@ type Mirror struct {
 	// From these sizes on keys are looked up together; a test lowers them.
 	probeRows    int64
 	probeEntries uint64
-	begun        func() // to be called with the first event of a connection
+	slotGiven    chan struct{} // closed: the slot is to be dropped (slotwal.go)
+	begun        func()        // to be called with the first event of a connection
 	lastSegment  uint32
 	applied      LSN  // end of the last commit applied, or of the keepalive that came after it
 	abandoned    bool // a stop came inside a transaction; what was applied of it counts for nothing
@@ -110,8 +112,8 @@ func New(cfg Config, source Source, warehouse Warehouse, files Files, clock Cloc
 		urgent:  make(chan *turn),
 		stop:    make(chan struct{}),
 		stopped: make(chan struct{}),
-		wantCut: make(chan struct{}, 1),
-		byOID:   map[uint32]*table{},
+		wantCut: make(chan struct{}, 1), slotGiven: make(chan struct{}),
+		byOID: map[uint32]*table{},
 
 		replaySlice: replaySlice, evolveLooks: evolveLooks, compactRun: compactRun, compactRows: cfg.FileRows,
 
@@ -142,11 +144,13 @@ func (m *Mirror) Run(ctx context.Context) error {
 	g.Go(func() error { return m.checkpointLoop(work) })
 	g.Go(func() error { return m.foldLoop(work) })
 	g.Go(func() error { return m.expireLoop(work) })
+	g.Go(func() error { return m.diskLoop(work) })
 
 	follow, stopFollowing := context.WithCancel(work)
 	defer stopFollowing()
 	g.Go(func() error { return m.follow(follow, ctx) })
 	g.Go(func() error { return m.watch(follow) })
+	g.Go(func() error { return m.slotLoop(follow) })
 	g.Go(func() error { return m.joinLoop(follow) })
 
 	g.Go(func() error {
@@ -390,7 +394,7 @@ func (m *Mirror) checkpointLoop(ctx context.Context) error {
 		if dirty && !asked && now.Sub(last) < m.cfg.CheckpointInterval || !dirty && !behind {
 			continue
 		}
-		if err := m.checkpoint(ctx); err != nil {
+		if err := m.untilWritten(ctx, "checkpoint", func() error { return m.checkpoint(ctx) }); err != nil {
 			return ignoreStop(ctx, err)
 		}
 		last = now
@@ -408,7 +412,9 @@ func (m *Mirror) foldLoop(ctx context.Context) error {
 		if err := m.fold(ctx); err != nil {
 			return ignoreStop(ctx, err)
 		}
-		if err := m.reap(ctx); err != nil {
+		if err := m.reap(ctx); isDiskFull(err) {
+			m.cfg.Log.Error("the disk takes no more: files that nobody needs stay for now", "err", err)
+		} else if err != nil {
 			return ignoreStop(ctx, err)
 		}
 	}

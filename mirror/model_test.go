@@ -18,24 +18,27 @@ var (
 
 // TestModel: whatever transactions come, and however flushes, folds, checkpoints, lost connections, crashes and recoveries fall
 // between them, every read at an LSN of the window gives exactly the rows that the source had at that LSN, every committed
-// snapshot holds exactly the rows at its cut, a reader that stays sees its rows unchanged, and a table that meets something it
+// snapshot holds exactly the rows at its cut, the changes of any range of the window are those of the source, a reader that stays sees its rows unchanged, and a table that meets something it
 // cannot take fails alone and keeps its last good content.
 func TestModel(t *testing.T) {
 	first, last := uint64(1), uint64(*modelSeeds)
 	if *modelSeed != 0 {
 		first, last = *modelSeed, *modelSeed
 	}
-	longest := 0
+	longest, changes := 0, 0
 	for seed := first; seed <= last; seed++ {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { longest = max(longest, runModel(t, seed)) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			w := runWorld(t, seed, func(*world) {})
+			longest = max(longest, w.longest)
+			changes += w.changesSeen
+		})
+	}
+	if !t.Failed() && *modelSeed == 0 && changes < int(last) {
+		t.Errorf("the feeds held %d changes", changes)
 	}
 	if *modelSeed == 0 && !t.Failed() && longest < 10 && last >= 50 {
 		t.Errorf("no reader stayed for ten checkpoints: %d is the most", longest)
 	}
-}
-
-func runModel(t *testing.T, seed uint64) (longest int) {
-	return runWorld(t, seed, func(*world) {}).longest
 }
 
 func runWorld(t *testing.T, seed uint64, prepare func(*world)) *world {

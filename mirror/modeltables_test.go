@@ -78,14 +78,18 @@ func (t *modelTable) shown(x LSN) []string { return t.shownIn(x, t.attNums()) }
 func (t *modelTable) shownIn(x LSN, attNums []int16) []string {
 	var rows []string
 	for _, r := range t.in(x, attNums) {
-		var parts []string
-		for _, c := range r {
-			parts = append(parts, show(c))
-		}
-		rows = append(rows, strings.Join(parts, ","))
+		rows = append(rows, showCells(r))
 	}
 	slices.Sort(rows)
 	return rows
+}
+
+func showCells(cells []cell) string {
+	var parts []string
+	for _, c := range cells {
+		parts = append(parts, show(c))
+	}
+	return strings.Join(parts, ",")
 }
 
 func show(c cell) string {

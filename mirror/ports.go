@@ -32,6 +32,8 @@ type Source interface {
 	// RowsKept says what is certain of the rows of a table, which now has other storage: whether they changed by nothing but what the stream
 	// tells since a look with that horizon.
 	RowsKept(ctx context.Context, table *pgcdc.Table, since uint64) (pgcdc.Kept, error)
+	// LeafKept says the same of a leaf of a partitioned table, which now has other storage, or has arrived since.
+	LeafKept(ctx context.Context, leaf *pgcdc.Leaf, arrived bool, since uint64) (pgcdc.Kept, error)
 	// Copy sends every row of a table that the exported snapshot sees, in binary where the type allows it. The tuple is
 	// lent until row returns. It ends with pgcdc.ErrRewritten when the relation's storage or columns are no longer the
 	// snapshot's.
@@ -74,6 +76,8 @@ type Warehouse interface {
 	Discard(ctx context.Context, path string) error
 	// Expire takes snapshots that nothing needs any more out of at most so many tables; a dry run says which there are in all.
 	Expire(ctx context.Context, most int, dryRun bool) (*iceberg.Expiry, error)
+	// Hold keeps, until release, the snapshots that show an LSN, as far as they have not expired yet.
+	Hold(at LSN) (release func())
 	// Retained lists a table's snapshots with what holds each.
 	Retained(uuid string) []iceberg.SnapshotInfo
 	// Orphans deletes files that nothing names and that did not change since a time; a dry run only lists them.

@@ -29,7 +29,12 @@ func (m *Mirror) Pin(ctx context.Context, req readstate.PinRequest) (*readstate.
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("timed out after %s", timeout))
 	defer cancel()
 	wait := max(req.WaitLSN, req.At)
-	if !req.WaitSource {
+	switch {
+	case req.Changes != nil:
+		return m.pinChanges(ctx, wait, req.At, req.Changes)
+	case !req.AtTime.IsZero() && req.At == 0:
+		return m.pinTime(ctx, wait, req.AtTime)
+	case !req.WaitSource:
 		return m.pinAt(ctx, wait, req.At)
 	}
 	for {
@@ -50,13 +55,8 @@ func (m *Mirror) Pin(ctx context.Context, req readstate.PinRequest) (*readstate.
 
 // pinAt makes the state at an LSN, or at HWM when that is 0, once HWM has reached wait.
 func (m *Mirror) pinAt(ctx context.Context, wait, at LSN) (*readstate.State, error) {
-	if wait > 0 {
-		if err := m.marks.wait(ctx, wait); err != nil {
-			return nil, err
-		}
-	}
-	if opening := m.shared.opening(); opening != "" {
-		return nil, fmt.Errorf("nothing can be read yet: %s", opening)
+	if err := m.readable(ctx, wait); err != nil {
+		return nil, err
 	}
 	p, err := m.marks.register(at)
 	if err != nil {
@@ -70,6 +70,31 @@ func (m *Mirror) pinAt(ctx context.Context, wait, at LSN) (*readstate.State, err
 		how = chosen
 	}
 	return m.stateAt(p.LSN, func() { m.marks.release(p) }, how)
+}
+
+// pinTime makes the state of a time (commitTimes), once HWM has reached wait.
+func (m *Mirror) pinTime(ctx context.Context, wait LSN, t time.Time) (*readstate.State, error) {
+	if err := m.readable(ctx, wait); err != nil {
+		return nil, err
+	}
+	p, err := m.marks.registerTime(t, m.clock.Now())
+	if err != nil {
+		return nil, m.outside(err)
+	}
+	return m.stateAt(p.LSN, func() { m.marks.release(p) }, chosen)
+}
+
+// readable waits until HWM has reached wait, and says why nothing can be read.
+func (m *Mirror) readable(ctx context.Context, wait LSN) error {
+	if wait > 0 {
+		if err := m.marks.wait(ctx, wait); err != nil {
+			return err
+		}
+	}
+	if opening := m.shared.opening(); opening != "" {
+		return fmt.Errorf("nothing can be read yet: %s", opening)
+	}
+	return nil
 }
 
 // outside adds to the error of an LSN outside the window what decides how far that reaches, and what else can be read.
@@ -266,9 +291,7 @@ func (m *Mirror) sourcePointNow(ctx context.Context) (LSN, *pgcdc.Catalog, error
 // sameTables says whether two looks show the same tables, defined and stored the same.
 func sameTables(a, b *pgcdc.Catalog) bool {
 	return slices.EqualFunc(a.Tables, b.Tables, func(a, b pgcdc.Table) bool {
-		mark := storageOf(&b)
-		mark.Horizon = a.Horizon
-		return a.OID == b.OID && a.Fingerprint == b.Fingerprint && a.Unsupported == b.Unsupported && storageOf(&a) == mark
+		return a.OID == b.OID && a.Fingerprint == b.Fingerprint && a.Unsupported == b.Unsupported && storageOf(&a).same(storageOf(&b))
 	})
 }
 

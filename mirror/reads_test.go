@@ -256,6 +256,8 @@ func (w *world) readSomewhere() {
 	w.check(err)
 	w.note("read at %s", at)
 	w.compare(st, false)
+	from := at + LSN(w.rng.Uint64N(uint64(high-at)+1))
+	w.compareChanges(from, from+LSN(w.rng.Uint64N(uint64(high-from)+1)))
 	if len(w.pinned) < 4 && w.rng.IntN(3) == 0 {
 		w.pinned = append(w.pinned, pinnedState{st, w.snapshots})
 		return

@@ -75,7 +75,7 @@ func (m *Mirror) recover(ctx context.Context) error {
 	if err := m.recoverIndexes(ctx); err != nil {
 		return err
 	}
-	m.marks.open(doc.Cut, m.clock.Now())
+	m.marks.open(doc.Cut, doc.LastCommit.Time, m.clock.Now())
 	m.updateShared()
 	m.shared.set(func(s *sharedState) { s.opened = true })
 	m.cfg.Log.Info("recovered", "lsn", doc.Cut.String(), "tables", len(m.tables))

@@ -194,7 +194,8 @@ func (rw *rewrite) note(b *batch, rows int) {
 // finish makes the segment and the FileIndex of a written file.
 func (rw *rewrite) finish(m *Mirror, data iceberg.DataFile) error {
 	f := &file{data: data}
-	f.cuts.Store(&rw.cuts)
+	cuts := rw.cuts // a pointer into rw would keep its batches, as long as readers need the cuts
+	f.cuts.Store(&cuts)
 	rw.out = &segment{file: f}
 	if rw.hashes == nil {
 		return nil

@@ -33,7 +33,7 @@ func TestRowsLost(t *testing.T) {
 	} {
 		tab, now := &table{storage: storageOf(&before), truncatedBy: c.truncatedBy}, before
 		c.change(&now)
-		if lost := tab.rowsLost(&now, c.kept); lost != c.lost {
+		if lost := tab.rowsLost(&now, map[uint32]pgcdc.Kept{0: c.kept}); lost != c.lost {
 			t.Errorf("%s: %v", name, lost)
 		}
 	}

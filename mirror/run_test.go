@@ -27,6 +27,10 @@ type bank struct {
 	ware   *fakeWarehouse
 	files  *fakeFiles
 	rng    *rand.Rand // the writer's
+	// Of the mirror's Config.
+	disk  *Disk
+	limit int64
+	drop  bool
 
 	mu      sync.Mutex
 	amounts [2][]int64 // by table and account
@@ -107,7 +111,7 @@ func (b *bank) transfer() {
 func (b *bank) mirror(t *testing.T) *Mirror {
 	t.Helper()
 	m, err := New(Config{Slot: "m", Publications: []string{"p"}, IndexDir: "/i", BatchRows: 16, FoldInterval: 10 * time.Millisecond,
-		CheckpointInterval: 100 * time.Millisecond, CatalogPoll: 10 * time.Millisecond}, b.source, b.ware, b.files, SystemClock())
+		CheckpointInterval: 100 * time.Millisecond, CatalogPoll: 10 * time.Millisecond, Disk: b.disk, MaxSlotWAL: b.limit, DropSlot: b.drop}, b.source, b.ware, b.files, SystemClock())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,13 +69,12 @@ func newShape(t *pgcdc.Table, assign func(*arrow.Schema) *arrow.Schema) (*shape,
 		}
 		s.columns[i].fieldID = id
 	}
+	key, whole := t.RowKey()
 	switch {
-	case t.Identity == pgcdc.IdentityFull && len(t.Key) > 0 && !t.KeyDeferrable:
-		s.mode, s.key = keyed, t.Key
-	case t.Identity == pgcdc.IdentityFull:
-		s.mode, s.key = wholeRow, t.IdentityKey
-	case len(t.IdentityKey) > 0:
-		s.mode, s.key = keyed, t.IdentityKey
+	case whole:
+		s.mode, s.key = wholeRow, key
+	case len(key) > 0:
+		s.mode, s.key = keyed, key
 	default:
 		s.mode = insertOnly
 	}

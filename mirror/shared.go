@@ -18,7 +18,8 @@ type shared struct {
 type sharedState struct {
 	state      string // as in Status.State
 	reason     string
-	opened     bool // reads are open
+	opened     bool   // reads are open
+	slotTold   string // what is wrong with the WAL that the slot keeps; empty when nothing is
 	database   string
 	durable    LSN
 	searchPath []string

@@ -2,7 +2,7 @@ package mirror
 
 // Status is the document of `pgmirror status --json`. Field names are stable; docs/formats/status.md has each of them.
 type Status struct {
-	State  string `json:"state"` // starting, copying, streaming, reconnecting, refused; of a mirror that is not running, stopped
+	State  string `json:"state"` // starting, copying, streaming, paused, reconnecting, refused; of a mirror that is not running, stopped
 	Reason string `json:"reason,omitempty"`
 
 	Version      string   `json:"version"`
@@ -20,6 +20,7 @@ type Status struct {
 	AcknowledgedLSN string `json:"acknowledged_lsn"`
 	CatalogLSN      string `json:"catalog_lsn"`
 	WindowFloorLSN  string `json:"window_floor_lsn"`
+	WindowFloorTime string `json:"window_floor_time,omitempty"` // RFC 3339, the first that sql --at may name
 
 	SourceLSN  string  `json:"source_lsn"`  // end of the source's WAL, as last heard
 	LagBytes   int64   `json:"lag_bytes"`   // from VisibleLSN to SourceLSN
@@ -29,11 +30,16 @@ type Status struct {
 	FreshnessSeconds  float64 `json:"freshness_seconds"`          // commit on the source to visible here, newest commit
 	SlotRetainedBytes int64   `json:"slot_retained_bytes"`        // WAL that the source keeps for the slot
 	SlotWALStatus     string  `json:"slot_wal_status,omitempty"`  // reserved, extended, unreserved, lost
+	SlotLimitBytes    int64   `json:"slot_limit_bytes,omitempty"` // the setting max_slot_wal
+	SlotWarning       string  `json:"slot_warning,omitempty"`     // why it keeps more, and what to do
 	LastCheckpoint    string  `json:"last_checkpoint,omitempty"`  // RFC 3339
 	CheckpointSeconds float64 `json:"checkpoint_seconds"`         // how long the last one took
 	Readers           int     `json:"readers"`                    // open read states
 
 	WaitingFiles int `json:"waiting_files"` // of the warehouse: no snapshot names them any more, but the grace period or a reader keeps them
+	// DiskFree and DiskLeast are free bytes of the data directory's disk, and how many must stay so: below that the mirror is paused.
+	DiskFree  int64 `json:"disk_free_bytes"`
+	DiskLeast int64 `json:"disk_least_bytes"`
 
 	Memory MemoryStatus  `json:"memory"`
 	Tables []TableStatus `json:"tables"`

@@ -40,12 +40,20 @@ func (m *Mirror) Status(ctx context.Context) ([]byte, error) {
 
 func (m *Mirror) status(ctx context.Context) (*Status, error) {
 	sh := m.shared.get()
+	connected := sh.state == "streaming"
+	if why := m.cfg.Disk.Paused(); why != "" && connected {
+		sh.state, sh.reason = "paused", why
+	} else if why != "" && sh.reason == "" {
+		sh.reason = why
+	}
 	st := &Status{State: sh.state, Reason: sh.reason, Version: m.cfg.Version, Slot: m.cfg.Slot, Publications: m.cfg.Publications,
 		FreshnessSeconds: time.Duration(m.counts.freshness.Load()).Seconds(), Readers: m.readers.openStates(),
 		Tables: []TableStatus{}, OnUnrepresentable: "fail"}
 	if m.cfg.NullUnrepresentable {
 		st.OnUnrepresentable = "null"
 	}
+	st.SlotLimitBytes, st.SlotWarning = m.cfg.MaxSlotWAL, sh.slotTold
+	st.DiskFree, st.DiskLeast, _ = m.cfg.Disk.status()
 	if st.Reason == "" && st.State == "copying" {
 		st.Reason = m.source.Waiting()
 	}
@@ -53,7 +61,7 @@ func (m *Mirror) status(ctx context.Context) (*Status, error) {
 	if ns := m.counts.lastCommit.Load(); ns != 0 {
 		st.LastCommitTime = time.Unix(0, ns).UTC().Format(time.RFC3339Nano)
 	}
-	if sh.state == "streaming" {
+	if connected {
 		slotCtx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		if slot, found, err := m.source.Slot(slotCtx); err == nil && found {
 			st.SlotRetainedBytes, st.SlotWALStatus = slot.RetainedBytes, slot.WALStatus
@@ -100,7 +108,11 @@ func (m *Mirror) describeStatus(st *Status) {
 	st.DurableLSN = m.durable.String()
 	st.AcknowledgedLSN = m.durable.String()
 	st.CatalogLSN = m.catalogLSN.String()
-	st.WindowFloorLSN = m.marks.low().String()
+	floor, since := m.marks.floor()
+	st.WindowFloorLSN = floor.String()
+	if !since.IsZero() {
+		st.WindowFloorTime = since.Format(time.RFC3339Nano)
+	}
 	if !m.lastCheckpoint.IsZero() {
 		st.LastCheckpoint = m.lastCheckpoint.UTC().Format(time.RFC3339Nano)
 		st.CheckpointSeconds = m.checkpointTook.Seconds()
@@ -171,6 +183,9 @@ func (m *Mirror) Ready() error {
 			return fmt.Errorf("%s: %s", sh.state, reason)
 		}
 		return errors.New(sh.state)
+	}
+	if why := m.cfg.Disk.Paused(); why != "" {
+		return fmt.Errorf("paused: %s", why)
 	}
 	if !sh.opened {
 		return errors.New("reads are not open yet")

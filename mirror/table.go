@@ -43,9 +43,10 @@ type failure struct {
 	Absent bool `json:"absent,omitempty"`
 }
 
-// repaired says whether a look at the catalogue shows that the reason of the failure is no more.
-func (f *failure) repaired(now *pgcdc.Table) bool {
-	return now.Unsupported == "" && (f.Gone || f.Missing != "" && f.Missing != now.Fingerprint)
+// repaired says whether a look at the catalogue shows that the reason of a table's failure is no more. A row that was not found may have come with a partition.
+func (t *table) repaired(now *pgcdc.Table) bool {
+	f := t.failure
+	return now.Unsupported == "" && (f.Gone || f.Missing != "" && (f.Missing != now.Fingerprint || now.Kind == 'p' && t.storage.rewritten(now)))
 }
 
 // shown is the state that people are told of.
@@ -132,26 +133,56 @@ type storageMark struct {
 	Attributes  string `json:"attributes"`
 	// Horizon is the look's: it says which rows are older.
 	Horizon uint64 `json:"horizon,omitempty"`
+	// Leaves are where the rows of a partitioned table lie.
+	Leaves []leafMark `json:"leaves,omitempty"`
 }
 
 func storageOf(t *pgcdc.Table) storageMark {
-	return storageMark{t.Relfilenode, t.Toast, t.AttributeVersions, t.Horizon}
+	return storageMark{t.Relfilenode, t.Toast, t.AttributeVersions, t.Horizon, leavesOf(t)}
 }
 
 // rewritten says whether the rows may have been changed in a way that the stream does not tell.
 func (s storageMark) rewritten(now *pgcdc.Table) bool {
+	if now.Kind == 'p' {
+		left, changes := s.leafChanges(now)
+		return left || len(changes) > 0
+	}
 	if s.Relfilenode == now.Relfilenode || s.Toast != 0 && s.Toast == now.Toast {
 		return false
 	}
 	return s.Attributes != now.AttributeVersions || !now.StaysLogged
 }
 
-// rowsLost says whether they may have been, by all that is known. The applier's turn, when all commits before the look are applied.
-func (t *table) rowsLost(now *pgcdc.Table, kept pgcdc.Kept) bool {
-	if !t.storage.rewritten(now) || kept == pgcdc.KeptCertain {
-		return false
+// rowsKept says what is certain of the rows by the source's answers: with KeptIfTruncated they were changed by nothing but what the stream tells if all of
+// the transactions by truncated the table.
+func (s storageMark) rowsKept(now *pgcdc.Table, kept map[uint32]pgcdc.Kept) (certain pgcdc.Kept, by []uint32) {
+	switch {
+	case now.Kind == 'p':
+		return s.leavesKept(now, kept)
+	case !s.rewritten(now):
+		return pgcdc.KeptCertain, nil
 	}
-	return kept == pgcdc.KeptUnknown || !slices.Contains(t.truncatedBy, now.WrittenBy)
+	return kept[now.OID], []uint32{now.WrittenBy}
+}
+
+// rowsLost says whether they may have been changed otherwise, by all that is known. The applier's turn, when all commits before the look are applied.
+func (t *table) rowsLost(now *pgcdc.Table, kept map[uint32]pgcdc.Kept) bool {
+	certain, by := t.storage.rowsKept(now, kept)
+	switch certain {
+	case pgcdc.KeptCertain:
+		return false
+	case pgcdc.KeptIfTruncated:
+		return slices.ContainsFunc(by, func(xid uint32) bool { return !slices.Contains(t.truncatedBy, xid) })
+	}
+	return true
+}
+
+// reasonRewritten is why a table is copied again whose rows may be others.
+func reasonRewritten(now *pgcdc.Table) string {
+	if now.Kind == 'p' {
+		return "a partition came with rows, left, was emptied or was written anew, of which the stream does not tell"
+	}
+	return "the table's rows were written anew by ALTER TABLE, perhaps with what the stream does not tell"
 }
 
 // truncatesKept is how many transactions that truncated a table are known: a look is judged when others may have done so again.

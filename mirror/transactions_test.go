@@ -187,7 +187,11 @@ func (w *world) breakTable(d *draft, t *modelTable) *modelFault {
 	case 0:
 		other.Columns[last].Name = "renamed"
 	case 1:
-		other.Columns[last].Type = typeOf(oidDate)
+		oid := uint32(oidDate)
+		if other.Columns[last].Type.OID == oid { // columns that came later have any type
+			oid = oidUID
+		}
+		other.Columns[last].Type = typeOf(oid)
 	default:
 		other.Columns = append(other.Columns, pgcdc.Column{Name: "added", Type: typeOf(oidInt4)})
 	}

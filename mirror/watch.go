@@ -14,7 +14,7 @@ import (
 // applied.
 type look struct {
 	catalog *pgcdc.Catalog
-	kept    map[uint32]pgcdc.Kept // by OID, of tables that may have been rewritten
+	kept    map[uint32]pgcdc.Kept // by OID, of tables and leaves that may have been rewritten
 	began   time.Time
 }
 
@@ -64,12 +64,12 @@ func (m *Mirror) look(ctx context.Context) (*pgcdc.Catalog, error) {
 
 // rowsKept asks the source about the rows of the tables that a look shows as perhaps rewritten.
 func (m *Mirror) rowsKept(ctx context.Context, c *pgcdc.Catalog) (map[uint32]pgcdc.Kept, error) {
-	since := map[*pgcdc.Table]uint64{}
+	since := map[*pgcdc.Table]storageMark{}
 	err := m.inTurn(ctx, func() error {
 		for i := range c.Tables {
 			now := &c.Tables[i]
 			if t := m.live(now.OID); t != nil && t.fingerprint == now.Fingerprint && t.storage.rewritten(now) {
-				since[now] = t.storage.Horizon
+				since[now] = t.storage
 			}
 		}
 		return nil
@@ -78,8 +78,13 @@ func (m *Mirror) rowsKept(ctx context.Context, c *pgcdc.Catalog) (map[uint32]pgc
 		return nil, err
 	}
 	kept := make(map[uint32]pgcdc.Kept, len(since))
-	for t, horizon := range since {
-		if kept[t.OID], err = m.source.RowsKept(ctx, t, horizon); err != nil {
+	for t, mark := range since {
+		if t.Kind == 'p' {
+			err = m.askLeaves(ctx, t, mark, kept)
+		} else {
+			kept[t.OID], err = m.source.RowsKept(ctx, t, mark.Horizon)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -109,8 +114,6 @@ func (m *Mirror) judge() error {
 
 const maxLooks = 64
 
-const reasonRewritten = "the table's rows were written anew by ALTER TABLE, perhaps with what the stream does not tell"
-
 const reasonTaken = "another table has taken its name"
 
 const reasonGone = "the table was dropped or taken out of the publication"
@@ -133,12 +136,18 @@ func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) error {
 		case t.state == stateFailed:
 			switch {
 			case t.joining != nil:
-			case ok && t.failure.repaired(now) && t.failure.Absent:
+			case ok && t.repaired(now) && t.failure.Absent:
 				m.wantJoin(t.oid, t, "it is back in the publication")
-			case ok && t.failure.repaired(now) && t.failure.Gone:
+			case ok && t.repaired(now) && t.failure.Gone:
 				m.wantJoin(t.oid, t, t.failure.Reason+", and that has changed")
-			case ok && t.failure.repaired(now):
+			case ok && t.repaired(now):
 				m.wantJoin(t.oid, t, "the table's definition changed before a row was not found")
+			case ok && now.Unsupported != "" && t.failure.Missing != "":
+				// That is why.
+				f := &failure{Reason: now.Unsupported, Remedy: remedyChanged, LSN: c.LSN, Good: t.failure.Good, Damaged: t.failure.Damaged, Gone: true}
+				m.logFailure(t.String(), c.LSN, f)
+				t.failure, t.dirty = f, true
+				m.updateShared()
 			case !ok && !t.failure.Absent:
 				m.absent(t, c.LSN, "")
 			}
@@ -152,8 +161,8 @@ func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) error {
 			} else if err := m.evolve(t, now, s, m.applied, c.LSN); err != nil {
 				return err
 			}
-		case t.rowsLost(now, kept[t.oid]):
-			m.outdated(t, t.oid, c.LSN, reasonRewritten)
+		case t.rowsLost(now, kept):
+			m.outdated(t, t.oid, c.LSN, reasonRewritten(now))
 		default:
 			t.storage = storageOf(now)
 		}
@@ -223,10 +232,13 @@ func (m *Mirror) resolve(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) {
 			m.fail(t, m.applied, &failure{Reason: now.Unsupported, Remedy: remedyChanged, Gone: true})
 		case now.Fingerprint != t.fingerprint:
 			reason = "the table's definition changed while the mirror was stopped: " + t.changed(now)
-		case t.storage.rewritten(now) && kept[t.oid] == pgcdc.KeptUnknown:
-			reason = reasonRewritten + " while the mirror was stopped"
 		default:
-			if !t.storage.rewritten(now) || kept[t.oid] == pgcdc.KeptCertain { // else it is judged once the stream has told of a TRUNCATE
+			certain, _ := t.storage.rowsKept(now, kept)
+			if certain == pgcdc.KeptUnknown {
+				reason = reasonRewritten(now) + " while the mirror was stopped"
+				break
+			}
+			if certain == pgcdc.KeptCertain { // else it is judged once the stream has told of a TRUNCATE
 				t.storage = storageOf(now)
 			}
 			if err := t.shape.resolve(now); err != nil {

@@ -25,6 +25,7 @@ type watermarks struct {
 
 	history time.Duration
 	trail   []mark // of HWM, by time, as far back as history goes
+	times   commitTimes
 }
 
 // mark says that HWM was lsn at the time.
@@ -49,10 +50,14 @@ func newWatermarks(history time.Duration) *watermarks {
 	return &watermarks{readers: list.New(), waiting: map[*waiter]struct{}{}, history: history}
 }
 
-// open sets both watermarks at start.
-func (w *watermarks) open(at LSN, now time.Time) {
+// open sets both watermarks at start. committed is the time of the newest commit at or below at; now when there was none.
+func (w *watermarks) open(at LSN, committed, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if committed.IsZero() {
+		committed = now
+	}
+	w.times.begin(at, committed)
 	w.hwm.Store(uint64(at))
 	w.lwm = max(w.lwm, at)
 	w.trail = append(w.trail[:0], mark{at, now})
@@ -61,14 +66,23 @@ func (w *watermarks) open(at LSN, now time.Time) {
 // high is HWM.
 func (w *watermarks) high() LSN { return LSN(w.hwm.Load()) }
 
-// publish moves HWM to the end of a commit or of a keepalive's WAL. It never goes back.
-func (w *watermarks) publish(to LSN, now time.Time) {
+// publish moves HWM to the end of a keepalive's WAL. It never goes back.
+func (w *watermarks) publish(to LSN, now time.Time) { w.publishCommit(to, time.Time{}, now) }
+
+// publishCommit moves HWM to the end of a commit, or of a keepalive's WAL, which has no time.
+func (w *watermarks) publishCommit(to LSN, committed, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if to <= w.high() {
 		return
 	}
 	w.hwm.Store(uint64(to))
+	if committed.IsZero() {
+		w.times.passed(to)
+	} else {
+		w.times.commit(to, committed)
+	}
+	defer func() { w.times.trim(w.lowLocked()) }()
 	if w.history > 0 {
 		w.extendTrailLocked(to, now)
 	}
@@ -122,6 +136,10 @@ func (w *watermarks) lowLocked() LSN {
 func (w *watermarks) register(at LSN) (*pin, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.registerLocked(at)
+}
+
+func (w *watermarks) registerLocked(at LSN) (*pin, error) {
 	high, low := w.high(), w.lowLocked()
 	if at == 0 {
 		at = high

@@ -19,7 +19,7 @@ func TestPinHoldsLow(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 200 {
 		w := newWatermarks(0)
-		w.open(100, someTime)
+		w.open(100, time.Time{}, someTime)
 		high, low := LSN(100), LSN(100) // the model's
 		held := map[*pin]LSN{}
 		for range 100 {
@@ -67,7 +67,7 @@ func TestPinHoldsLow(t *testing.T) {
 // TestOldestRegistration: readerCount names the oldest registration still held, whatever its LSN, or the next one's.
 func TestOldestRegistration(t *testing.T) {
 	w := newWatermarks(time.Hour)
-	w.open(100, someTime)
+	w.open(100, time.Time{}, someTime)
 	w.publish(200, someTime)
 	late, _ := w.register(200)
 	early, _ := w.register(150)
@@ -90,7 +90,7 @@ func TestHistory(t *testing.T) {
 	const history = 10 * time.Second
 	w := newWatermarks(history)
 	now := someTime
-	w.open(100, now)
+	w.open(100, time.Time{}, now)
 	var published []mark
 	rng := rand.New(rand.NewPCG(2, 2))
 	for lsn := LSN(101); lsn < 5000; lsn++ {
@@ -122,7 +122,7 @@ func TestHistory(t *testing.T) {
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatermarks(0)
-		w.open(100, time.Now())
+		w.open(100, time.Time{}, time.Now())
 		if err := w.wait(t.Context(), 100); err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +162,7 @@ func TestWait(t *testing.T) {
 // by LWM.
 func TestRegisterAndLow(t *testing.T) {
 	w := newWatermarks(0)
-	w.open(1, someTime)
+	w.open(1, time.Time{}, someTime)
 	var readers, others sync.WaitGroup
 	done := make(chan struct{})
 	others.Go(func() {

@@ -52,12 +52,13 @@ type world struct {
 	trail   []mark
 	sent    LSN // end of the newest commit on the stream
 
-	effectMu  sync.Mutex // the applier has effects too
-	effectErr map[string]error
-	serial    int
-	trace     []string
-	snapshots int // committed ones that were compared
-	longest   int // checkpoints that one reader stayed for
+	effectMu    sync.Mutex // the applier has effects too
+	effectErr   map[string]error
+	serial      int
+	trace       []string
+	snapshots   int // committed ones that were compared
+	longest     int // checkpoints that one reader stayed for
+	changesSeen int // by compareChanges
 }
 
 func newWorld(t *testing.T, seed uint64) *world {

@@ -86,6 +86,7 @@ type looker struct {
 	version int  // major
 	texts   bool // filters are read as SQL, which waits for locks of their tables
 	forms   map[ColumnName]Form
+	beneath []string // qualified: published tables that were passed over, because they are sent as the rows of a table above
 }
 
 // relationRow is what the catalogue says of one published relation, beyond Table.
@@ -96,6 +97,9 @@ type relationRow struct {
 	forms             map[ColumnName]Form // as configured, for columns of any table
 	attributes        []attributeRow
 	indexes           []indexRow
+	// Of a partitioned table:
+	missing    map[string]leafMissing // by column, where leaves have one
+	unnoticing bool                   // the server does not notice when a table becomes a partition
 }
 
 // attributeRow is a row of pg_attribute.
@@ -181,6 +185,9 @@ func (l *looker) complete(publications []publicationRow) ([]*relationRow, error)
 	if err := l.indexes(oids, byOID); err != nil {
 		return nil, err
 	}
+	if err := l.leaves(byOID); err != nil {
+		return nil, err
+	}
 	types, err := l.types(oids)
 	if err != nil {
 		return nil, err
@@ -227,10 +234,14 @@ func (l *looker) relations(publications []publicationRow) ([]*relationRow, error
 	if err != nil {
 		return nil, err
 	}
-	// A filter of a table that was dropped since the snapshot has no text: the next look knows it no more.
+	// A filter of a table that was dropped since the snapshot has no text: the next look knows it no more. What is sent as the rows of a table above is no
+	// table of its own, whichever publication names it.
 	return slices.DeleteFunc(relations, func(r *relationRow) bool {
 		r.published = how[r.table.OID]
-		return len(r.published.by) == 0 || r.published.vanished
+		if r.published.underRoot {
+			l.beneath = append(l.beneath, qualified(r.table.Schema, r.table.Name))
+		}
+		return len(r.published.by) == 0 || r.published.vanished || r.published.underRoot
 	}), nil
 }
 

@@ -133,7 +133,7 @@ func versionFinding(version string) Finding {
 
 // judge makes the report. It depends on nothing but the facts.
 func judge(facts *checkFacts) *CheckReport {
-	j := &judgement{checkFacts: facts, provider: providerOf(facts), rooted: map[string]bool{}}
+	j := &judgement{checkFacts: facts, provider: providerOf(facts)}
 	if facts.version < 140000 {
 		j.add(versionFinding(facts.versionText))
 	}
@@ -153,8 +153,6 @@ type judgement struct {
 	*checkFacts
 	provider provider
 	findings []Finding
-	// rooted holds the fixes of partitioned tables that were said: one is for all tables of a publication.
-	rooted map[string]bool
 }
 
 func (j *judgement) add(f Finding) { j.findings = append(j.findings, f) }

@@ -32,6 +32,7 @@ type checkFacts struct {
 	publications []checkedPublication
 	missing      []string // publications that do not exist
 	relations    []*checkedRelation
+	beneath      []string    // looker.beneath
 	candidates   []candidate // what a missing publication could hold
 	others       []string    // publications of the database, when one is missing
 	unlogged     []string    // qualified names that a publication of all tables or of a schema passes over

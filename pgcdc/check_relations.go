@@ -64,6 +64,7 @@ func (r *checkedRelation) unsupportedAside() string {
 // readRelations reads the relations as a look does, and more.
 func (f *checkFacts) readRelations(l *looker, found []publicationRow) error {
 	rows, err := l.complete(found)
+	f.beneath = l.beneath
 	if err != nil || len(rows) == 0 {
 		return err
 	}
@@ -116,7 +117,8 @@ func (f *checkFacts) readAround(l *looker, found []publicationRow, oids []uint32
 	if err != nil {
 		return err
 	}
-	err = each(`SELECT c.oid, has_schema_privilege(c.relnamespace, 'USAGE'), has_table_privilege(c.oid, 'SELECT'), coalesce(pg_table_size(c.oid), 0)
+	err = each(`SELECT c.oid, has_schema_privilege(c.relnamespace, 'USAGE'), has_table_privilege(c.oid, 'SELECT'),
+			coalesce((SELECT sum(pg_table_size(relid)) FROM pg_partition_tree(c.oid)), pg_table_size(c.oid), 0)
 		FROM pg_class c WHERE c.oid IN (`+in+`)`, func(c *checkedRelation, r *rowReader) {
 		c.usage, c.selectable = r.bool(), r.bool()
 		f.tableBytes += r.int(64)

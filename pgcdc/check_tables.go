@@ -18,6 +18,7 @@ func (j *judgement) tableFindings() {
 		}
 		j.identity(r)
 	}
+	j.beneathFinding()
 	j.unknownForms()
 	j.sameButForCase()
 }
@@ -53,10 +54,7 @@ func (j *judgement) refusals(r *checkedRelation) (refused bool) {
 		j.add(f)
 		refused = true
 	}
-	if r.table.Kind == 'p' || r.published.underRoot {
-		j.rootFinding(r)
-		return true
-	}
+	refused = j.leafFindings(r)
 	if r.published.unnoticed {
 		var fix Fix
 		for _, name := range r.publications {
@@ -79,24 +77,6 @@ func (j *judgement) refusals(r *checkedRelation) (refused bool) {
 			"the server ends the stream with an error at the table's first change", publishWhole(r)})
 	}
 	return refused
-}
-
-// rootFinding is said once for each set of publications that send partitions as their root.
-func (j *judgement) rootFinding(r *checkedRelation) {
-	var fix Fix
-	for _, p := range j.publications {
-		if p.root && (slices.Contains(r.publications, p.name) || len(r.membersIn(p.name)) > 0 || p.allTables) {
-			fix.SQL = append(fix.SQL, "ALTER PUBLICATION "+quoteIdent(p.name)+" SET (publish_via_partition_root = false);")
-		}
-	}
-	key := strings.Join(fix.SQL, "\n")
-	if j.rooted[key] {
-		return
-	}
-	j.rooted[key] = true
-	fix.Advice = "each partition is then a table of the mirror"
-	j.add(Finding{LevelError, "partitioned", "table " + r.qualified(), "its partitions are sent as one table (publish_via_partition_root)",
-		"it would fail at the start: partitioned tables are mirrored by their partitions only", fix})
 }
 
 // columnFindings judges names and types; it reports whether one keeps the table from being mirrored.
@@ -162,12 +142,10 @@ func (r *checkedRelation) freeName(name string) string {
 
 // identity judges whether the old rows of updates and deletes can be named. Without an identity the server refuses them.
 func (j *judgement) identity(r *checkedRelation) {
-	sends := func(operation string) bool {
-		return slices.ContainsFunc(j.publications, func(p checkedPublication) bool {
-			return slices.Contains(r.publications, p.name) && !slices.Contains(p.missing, operation)
-		})
+	if r.table.Kind == 'p' { // its updates and deletes are its leaves'
+		return
 	}
-	if r.table.Kind == 'p' || r.published.underRoot || r.identityUsable() || !sends("update") && !sends("delete") {
+	if r.identityUsable() || !j.sendsOldRows(r) {
 		return
 	}
 	problem, deferrable, primary := "it has no primary key and no other replica identity", false, false
@@ -187,6 +165,13 @@ func (j *judgement) identity(r *checkedRelation) {
 	}
 	j.add(Finding{LevelWarning, "identity", "table " + r.qualified(), problem,
 		"updates and deletes of it fail on the source while it is published, so the mirror gets only its inserts", fix})
+}
+
+// sendsOldRows says whether a publication of the relation sends updates or deletes.
+func (j *judgement) sendsOldRows(r *checkedRelation) bool {
+	return slices.ContainsFunc(j.publications, func(p checkedPublication) bool {
+		return slices.Contains(r.publications, p.name) && !(slices.Contains(p.missing, "update") && slices.Contains(p.missing, "delete"))
+	})
 }
 
 // sameButForCase names what DuckDB cannot tell apart.

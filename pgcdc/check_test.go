@@ -122,6 +122,11 @@ func TestJudge(t *testing.T) {
 			f.relations[0].table = Table{OID: 1, Schema: "public", Name: "t", Kind: 'r', Persistence: 'p', Identity: IdentityDefault}
 			f.relations[0].complete(newTypeCatalog(nil))
 		}, "error row_filters: (give the table the same row filter in all of them, or publish it by one of them alone)"},
+		{"a partition by itself beside the table above it", func(f *checkFacts) { f.beneath = []string{`"public"."leaf"`} }, "note partition: (nothing need be done)"},
+		{"partitions as one on an old server", func(f *checkFacts) {
+			f.publications[0].root, f.relations[0].unnoticing = true, true
+			f.relations[0].table.Kind = 'p'
+		}, `error partitioned: ALTER PUBLICATION "p" SET (publish_via_partition_root = false); (name its partitions in the publication: each is then a table of the mirror)`},
 		{"anything else that is refused", func(f *checkFacts) { f.relations[0].table.Unsupported = "some reason" },
 			`error table: (make publication "p" anew with FOR TABLE and the tables to mirror)`},
 	} {

@@ -23,12 +23,12 @@ func (s *Source) Copy(ctx context.Context, snapshot ExportedSnapshot, table *Tab
 
 // copyTable copies the rows for which the condition where holds; all of them when it is empty.
 func (s *Source) copyTable(ctx context.Context, snapshot ExportedSnapshot, table *Table, where string, row func(Tuple) error) error {
-	return s.copyOver(ctx, s.plain, snapshot, table, where, row)
+	return s.copyPart(ctx, snapshot, table, nil, where, "", row)
 }
 
-// copyOver is copyTable over a connection with settings of its own.
-func (s *Source) copyOver(ctx context.Context, cfg *pgconn.Config, snapshot ExportedSnapshot, table *Table, where string, row func(Tuple) error) error {
-	conn, err := connect(ctx, cfg)
+// copyPart is copyTable with other settings for the COPY itself, and with leaf of that part of a partitioned table.
+func (s *Source) copyPart(ctx context.Context, snapshot ExportedSnapshot, table *Table, leaf *Leaf, where, settings string, row func(Tuple) error) error {
+	conn, err := connect(ctx, s.plain)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,14 @@ func (s *Source) copyOver(ctx context.Context, cfg *pgconn.Config, snapshot Expo
 		return err
 	}
 	// From the lock on, nobody can rewrite or alter the table until we are done; what was done before is seen by comparing.
-	_, err = query(ctx, conn, "LOCK TABLE ONLY "+qualified(table.Schema, table.Name)+" IN ACCESS SHARE MODE")
+	from := "ONLY " + qualified(table.Schema, table.Name)
+	switch {
+	case leaf != nil:
+		from = "ONLY " + leaf.qualified()
+	case table.Kind == 'p': // the lock is on all leaves too
+		from = qualified(table.Schema, table.Name)
+	}
+	_, err = query(ctx, conn, "LOCK TABLE "+from+" IN ACCESS SHARE MODE")
 	switch sqlState(err) {
 	case "42P01", "3F000", "42809": // no such table, no such schema, not a table
 		return fmt.Errorf("%w (it was dropped or renamed)", ErrRewritten)
@@ -45,12 +52,21 @@ func (s *Source) copyOver(ctx context.Context, cfg *pgconn.Config, snapshot Expo
 	if err != nil {
 		return err
 	}
-	published, err := s.checkUnchanged(ctx, conn, table)
+	published, err := s.checkUnchanged(ctx, conn, table, leaf)
 	if err != nil {
 		return err
 	}
+	if settings != "" {
+		if _, err := query(ctx, conn, settings); err != nil {
+			return err
+		}
+	}
 	filter, _ := published.condition()
-	statement, formats := copyStatement(table, filter, where)
+	leaves := ""
+	if table.Kind == 'p' && leaf == nil {
+		leaves = table.chosenLeaves()
+	}
+	statement, formats := copyStatement(table, from, filter, where, leaves)
 	parser := newCopyParser(formats, row)
 	if _, err := conn.CopyTo(ctx, parser, statement); err != nil {
 		if ctx.Err() != nil {
@@ -73,24 +89,16 @@ func useSnapshot(ctx context.Context, conn *pgconn.PgConn, snapshot ExportedSnap
 
 // checkUnchanged compares the locked table as the snapshot sees it with what it is now. A relation rewritten after the
 // snapshot reads as empty under it, without any error; https://www.postgresql.org/docs/current/mvcc-caveats.html. The
-// columns of now are read on another connection, since ours sees the catalogue of the snapshot. It returns how the table is published for the
-// snapshot; the filters' text has the names of now, as the COPY must.
-func (s *Source) checkUnchanged(ctx context.Context, conn *pgconn.PgConn, table *Table) (*published, error) {
-	rows, err := query(ctx, conn, fmt.Sprintf("SELECT relfilenode, coalesce(pg_relation_filenode(oid), 0), %s::regclass::oid = oid FROM pg_class WHERE oid = %d",
-		quoteLiteral(qualified(table.Schema, table.Name)), table.OID))
-	if err != nil {
+// columns of now are read on another connection, since ours sees the catalogue of the snapshot. Of a partitioned table, the lock is on leaf, or on everything. It returns how
+// the table is published for the snapshot; the filters' text has the names of now, as the COPY must.
+func (s *Source) checkUnchanged(ctx context.Context, conn *pgconn.PgConn, table *Table, leaf *Leaf) (*published, error) {
+	if err := checkStorage(ctx, conn, table.OID, qualified(table.Schema, table.Name)); err != nil {
 		return nil, err
 	}
-	if len(rows) == 0 {
-		return nil, fmt.Errorf("%w (the snapshot does not have it)", ErrRewritten)
-	}
-	r := rowReader{row: rows[0]}
-	then, now, same := r.oid(), r.oid(), r.bool()
-	if r.err != nil {
-		return nil, r.err
-	}
-	if !same || then != now {
-		return nil, fmt.Errorf("%w (its storage is another)", ErrRewritten)
+	if table.Kind == 'p' {
+		if err := s.checkLeaves(ctx, conn, table, leaf); err != nil {
+			return nil, err
+		}
 	}
 	how, err := readPublished(ctx, conn, s.cfg.Publications, []uint32{table.OID}, true)
 	if err != nil {
@@ -116,6 +124,24 @@ func (s *Source) checkUnchanged(ctx context.Context, conn *pgconn.PgConn, table 
 		return nil, fmt.Errorf("%w (its columns are others)", ErrRewritten)
 	}
 	return published, nil
+}
+
+// checkStorage compares the name and the storage of a relation as the snapshot sees them with what they are now. A partitioned table has no storage.
+func checkStorage(ctx context.Context, conn *pgconn.PgConn, oid uint32, name string) error {
+	rows, err := query(ctx, conn, fmt.Sprintf("SELECT relfilenode, coalesce(pg_relation_filenode(oid), 0), coalesce(to_regclass(%s)::oid = oid, false) FROM pg_class WHERE oid = %d",
+		quoteLiteral(name), oid))
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		return fmt.Errorf("%w (the snapshot does not have it)", ErrRewritten)
+	}
+	r := rowReader{row: rows[0]}
+	then, now, same := r.oid(), r.oid(), r.bool()
+	if r.err == nil && (!same || then != now) {
+		return fmt.Errorf("%w (its storage is another)", ErrRewritten)
+	}
+	return r.err
 }
 
 // readShape reads the columns of a table, without what says nothing of rows that exist.
@@ -156,10 +182,10 @@ func shapeFits(table *Table, shape []attributeRow, published map[int16]bool) boo
 	return len(columns) == 0
 }
 
-// copyStatement makes the COPY of a table's rows that meet all conditions (an empty one is none) and says in which format each column comes. IS DISTINCT FROM NULL, because a
+// copyStatement makes the COPY of a table's rows in from that meet all conditions (an empty one is none) and says in which format each column comes. IS DISTINCT FROM NULL, because a
 // composite value of NULLs IS NULL without being it; format's %s is the type's output function, which a cast to text is
 // not always (a char(n) cast to text loses its blanks).
-func copyStatement(table *Table, conditions ...string) (string, []Format) {
+func copyStatement(table *Table, from string, conditions ...string) (string, []Format) {
 	var list strings.Builder
 	formats := make([]Format, len(table.Columns))
 	for i, c := range table.Columns {
@@ -179,5 +205,5 @@ func copyStatement(table *Table, conditions ...string) (string, []Format) {
 	if conditions = slices.DeleteFunc(conditions, func(c string) bool { return c == "" }); len(conditions) > 0 {
 		where = " WHERE " + strings.Join(conditions, " AND ")
 	}
-	return "COPY (SELECT " + list.String() + " FROM ONLY " + qualified(table.Schema, table.Name) + where + ") TO STDOUT (FORMAT binary)", formats
+	return "COPY (SELECT " + list.String() + " FROM " + from + where + ") TO STDOUT (FORMAT binary)", formats
 }

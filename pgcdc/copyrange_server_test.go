@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"testing"
@@ -121,7 +122,7 @@ func copyExtents(t *testing.T, p *harness.Postgres) {
 		{Blocks: uint32(r.number("pg_relation_size('large') / 8192")), Bytes: r.number("pg_table_size('large')"), Rows: 500},
 		{Bytes: r.number("pg_table_size('foreign_am')"), Rows: -1},
 	}
-	if !slices.Equal(got, want) {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	if want[2].Blocks == 0 || want[2].Bytes < 500*5000 {

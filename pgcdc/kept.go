@@ -33,6 +33,11 @@ const (
 // SET LOGGED leaves no such trace, but the row of pg_class has its transaction, if it was the last to write that, and was written by a later command than the rows.
 // Beside the first question each reads the table once. An ALTER TABLE that comes after the look shows in the next one.
 func (s *Source) RowsKept(ctx context.Context, t *Table, since uint64) (Kept, error) {
+	return s.askOfRows(ctx, qualified(t.Schema, t.Name), func(l *looker) (Kept, error) { return l.rowsKept(t, since) })
+}
+
+// askOfRows asks about the rows of a relation, in a transaction that does not wait long for their lock.
+func (s *Source) askOfRows(ctx context.Context, name string, ask func(*looker) (Kept, error)) (Kept, error) {
 	kept := KeptUnknown
 	err := s.idle.with(ctx, func(conn *pgconn.PgConn) error {
 		l := looker{ctx: ctx, conn: conn}
@@ -42,7 +47,7 @@ func (s *Source) RowsKept(ctx context.Context, t *Table, since uint64) (Kept, er
 			}
 		}
 		var err error
-		if kept, err = l.rowsKept(t, since); err != nil {
+		if kept, err = ask(&l); err != nil {
 			return err
 		}
 		_, err = query(ctx, conn, "COMMIT")
@@ -53,19 +58,14 @@ func (s *Source) RowsKept(ctx context.Context, t *Table, since uint64) (Kept, er
 		return KeptUnknown, nil
 	}
 	if err != nil {
-		return KeptUnknown, fmt.Errorf("look at the rows of %s: %w", qualified(t.Schema, t.Name), err)
+		return KeptUnknown, fmt.Errorf("look at the rows of %s: %w", name, err)
 	}
 	return kept, nil
 }
 
 func (l *looker) rowsKept(t *Table, since uint64) (Kept, error) {
 	name := qualified(t.Schema, t.Name)
-	known := false // whether row numbers, which have 32 bits, can be compared with the horizon
-	err := l.rows("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint", func(r *rowReader) error {
-		next := uint64(r.int(64))
-		known = since != 0 && since <= next && next-since < 1<<31
-		return nil
-	})
+	known, err := l.comparable(since)
 	if err != nil {
 		return KeptUnknown, err
 	}
@@ -80,7 +80,7 @@ func (l *looker) rowsKept(t *Table, since uint64) (Kept, error) {
 		return kept, err
 	}
 	writers := "SELECT x FROM unnest('{" + strings.Join(t.attributeXIDs, ",") + "}'::xid[]) x"
-	horizon := fmt.Sprintf("age('%d'::xid)", uint32(since))
+	horizon := ageOf(since)
 	if known {
 		if old, err := ask("SELECT EXISTS (SELECT FROM ONLY " + name + " WHERE age(xmin) > " + horizon + ")"); old || err != nil {
 			return as(KeptCertain, old, err)
@@ -98,3 +98,16 @@ func (l *looker) rowsKept(t *Table, since uint64) (Kept, error) {
 	yes, err := ask("SELECT NOT EXISTS (SELECT FROM ONLY " + name + " WHERE xmin = ANY (ARRAY(" + writers + ")))")
 	return as(KeptCertain, yes, err)
 }
+
+// comparable says whether the transactions of rows, which have 32 bits, can be compared with a horizon.
+func (l *looker) comparable(since uint64) (known bool, err error) {
+	err = l.rows("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint", func(r *rowReader) error {
+		next := uint64(r.int(64))
+		known = since != 0 && since <= next && next-since < 1<<31
+		return nil
+	})
+	return known, err
+}
+
+// ageOf is SQL for the age of a horizon: older rows have a greater one.
+func ageOf(horizon uint64) string { return fmt.Sprintf("age('%d'::xid)", uint32(horizon)) }

@@ -49,6 +49,7 @@ type publishedRow struct {
 	above             bool // it is of a partitioned table above, or of that one's schema
 	wholesale         bool
 	viaRoot           bool
+	partitioned       bool // the relation is
 	filtered          bool
 	version, identity string
 }
@@ -76,13 +77,13 @@ func publishedSQL(version int, publications []string, oids []uint32, texts bool)
 	if version >= 18 {
 		generated = "b.pubgencols = 's'"
 	}
-	return `WITH RECURSIVE up(leaf, member, schema, partition, path) AS (
-			SELECT c.oid, c.oid, c.relnamespace, c.relispartition, '' FROM pg_class c WHERE c.oid IN (` + joinOIDs(oids) + `)
+	return `WITH RECURSIVE up(leaf, kind, member, schema, partition, path) AS (
+			SELECT c.oid, c.relkind, c.oid, c.relnamespace, c.relispartition, '' FROM pg_class c WHERE c.oid IN (` + joinOIDs(oids) + `)
 			UNION ALL
-			SELECT up.leaf, p.oid, p.relnamespace, p.relispartition, up.path || i.inhparent || '@' || i.xmin || ' '
-			FROM up JOIN pg_inherits i ON up.partition AND i.inhrelid = up.member JOIN pg_class p ON p.oid = i.inhparent
+			SELECT up.leaf, up.kind, p.oid, p.relnamespace, p.relispartition, up.path || i.inhparent || '@' || i.xmin || ' '
+			FROM up JOIN pg_inherits i ON up.partition AND i.inhrelid = up.member AND NOT i.inhdetachpending JOIN pg_class p ON p.oid = i.inhparent
 		)
-		SELECT up.leaf, b.pubname, b.pubinsert, b.pubupdate, b.pubdelete, ` + generated + `, b.pubviaroot, up.member <> up.leaf, m.kind <> 'table',
+		SELECT up.leaf, b.pubname, b.pubinsert, b.pubupdate, b.pubdelete, ` + generated + `, b.pubviaroot, up.kind = 'p', up.member <> up.leaf, m.kind <> 'table',
 			m.filtered, m.filter, m.columns IS NOT NULL, m.columns,
 			concat_ws(' ', m.kind, m.id, up.path, CASE WHEN m.kind = 'schema' THEN (SELECT string_agg(d.xmin::text, ' ') FROM pg_depend d
 				WHERE d.classid = 'pg_class'::regclass AND d.objid = up.member AND d.objsubid = 0 AND d.refclassid = 'pg_namespace'::regclass) END),
@@ -106,7 +107,7 @@ func readPublished(ctx context.Context, conn *pgconn.PgConn, publications []stri
 		oid := r.oid()
 		p := publishedRow{publishedBy: publishedBy{
 			publication: r.text(), insert: r.bool(), update: r.bool(), delete: r.bool(), generated: r.bool(),
-		}, viaRoot: r.bool(), above: r.bool(), wholesale: r.bool(), filtered: r.bool()}
+		}, viaRoot: r.bool(), partitioned: r.bool(), above: r.bool(), wholesale: r.bool(), filtered: r.bool()}
 		p.filter, p.listed = r.text(), r.bool()
 		for _, text := range strings.Fields(r.text()) {
 			attNum, err := strconv.ParseInt(text, 10, 16)
@@ -141,6 +142,9 @@ func newPublished(rows []publishedRow) *published {
 			p.vanished = true
 		}
 		p.underRoot = p.underRoot || r.above && r.viaRoot
+		if r.partitioned && !r.viaRoot {
+			continue // that one publishes the leaves, which are sent as the topmost table that any publication sends them as
+		}
 		last := len(p.by) - 1
 		if last < 0 || p.by[last].publication != r.publication {
 			p.by = append(p.by, publishedBy{

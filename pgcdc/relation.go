@@ -33,7 +33,7 @@ type Table struct {
 	Schema      string
 	Name        string
 	Relfilenode uint32 // pg_class.relfilenode as the look's snapshot sees it: 0 when it has no storage
-	Kind        byte   // pg_class.relkind: 'r' table, 'p' partitioned
+	Kind        byte   // pg_class.relkind: 'r' table, 'p' partitioned, whose changes are sent as its own (publish_via_partition_root)
 	Persistence byte   // pg_class.relpersistence: 'p', 'u', 't'
 	Identity    Identity
 	Columns     []Column // the published ones, by attnum: without what a column list leaves out, and generated ones only if published
@@ -47,7 +47,7 @@ type Table struct {
 	// IdentityKey holds the indexes into Columns that name the old row in the stream: the primary key's for
 	// IdentityDefault, the index's for IdentityIndex, all for IdentityFull, none otherwise.
 	IdentityKey []int
-	// Unsupported is why this table cannot be mirrored yet (partitioned, row security, a type, …) and what to do; empty when it can.
+	// Unsupported is why this table cannot be mirrored yet (row security, a type, …) and what to do; empty when it can.
 	Unsupported string
 	// Fingerprint is equal for two looks exactly if oid, name, persistence, identity, what the pg_attribute row of every column that no list
 	// leaves out says of the rows, the form that the configuration gives it, and every enum label and composite attribute of the column types are, and if the table was published in one and the same way all
@@ -76,6 +76,8 @@ type Table struct {
 	WrittenBy uint32
 	// Horizon is a transaction's number (64 bits): all below it had ended when the look was taken.
 	Horizon uint64
+	// Leaves are the tables that hold the rows of a partitioned table, by OID; none of any other.
+	Leaves []Leaf
 
 	attributeXIDs []string // that wrote the rows of pg_attribute
 	published     string   // published.identity
@@ -93,4 +95,18 @@ type Column struct {
 	// Missing is what rows have that were written before the column was added, as its type prints it, nil for NULL
 	// (pg_attribute.attmissingval). It means nothing once the rows are written anew.
 	Missing *string
+	// MissingUnknown says that the leaves of a partitioned table differ in Missing.
+	MissingUnknown bool
+}
+
+// RowKey is how an old row is found, as indexes into Columns: by the primary key, where the identity is FULL and there is one that always names one row, else by the
+// columns of the identity; whole says that these are all columns, of which several rows may have the same. Empty when no old row can be named.
+func (t *Table) RowKey() (key []int, whole bool) {
+	switch {
+	case t.Identity == IdentityFull && len(t.Key) > 0 && !t.KeyDeferrable:
+		return t.Key, false
+	case t.Identity == IdentityFull:
+		return t.IdentityKey, true
+	}
+	return t.IdentityKey, false
 }

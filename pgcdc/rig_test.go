@@ -24,7 +24,7 @@ type serverTest func(*testing.T, *harness.Postgres)
 // The server of these tests would never ask for a reply by itself: wal_sender_timeout is 0 unless a session sets it (S-W3).
 func TestSource(t *testing.T) {
 	server := harness.StartPostgres(t, harness.Setting("wal_sender_timeout", "0"))
-	for name, tests := range map[string]map[string]serverTest{"Stream": streamTests, "Catalog": catalogTests, "Copy": copyTests, "CopyPart": copyRangeTests, "Published": publishedTests} {
+	for name, tests := range map[string]map[string]serverTest{"Stream": streamTests, "Catalog": catalogTests, "Copy": copyTests, "CopyPart": copyRangeTests, "Published": publishedTests, "Leaves": leafTests} {
 		for test, run := range tests {
 			t.Run(name+test, func(t *testing.T) {
 				t.Parallel()

@@ -78,7 +78,7 @@ func (s *Source) CreateSlot(ctx context.Context) (ExportedSnapshot, error) {
 	}
 	stopWatching := s.watchBlockers(ctx, conn.PID())
 	created, err := pglogrepl.CreateReplicationSlot(ctx, conn, quoteIdent(s.cfg.Slot), outputPlugin,
-		pglogrepl.CreateReplicationSlotOptions{Mode: pglogrepl.LogicalReplication, SnapshotAction: "EXPORT_SNAPSHOT"})
+		pglogrepl.CreateReplicationSlotOptions{Mode: pglogrepl.LogicalReplication, SnapshotAction: slotOptions(majorVersion(conn.ParameterStatus("server_version")))})
 	stopWatching()
 	if err == nil && created.SnapshotName == "" {
 		err = malformedf("a slot without a snapshot")
@@ -103,6 +103,16 @@ func (s *Source) CreateSlot(ctx context.Context) (ExportedSnapshot, error) {
 	s.snapshot = conn
 	s.snapshotLock.Unlock()
 	return ExportedSnapshot{Name: created.SnapshotName, ConsistentPoint: point}, nil
+}
+
+// slotOptions are the options of a new slot in the words of a server's major version. Where the server can (17), a standby that synchronizes
+// slots has this one too and the mirror goes on from it after a failover; where none does, that costs nothing
+// (https://www.postgresql.org/docs/17/logicaldecoding-explanation.html#LOGICALDECODING-REPLICATION-SLOTS-SYNCHRONIZATION).
+func slotOptions(version int) string {
+	if version >= 17 {
+		return "(SNAPSHOT 'export', FAILOVER)"
+	}
+	return "EXPORT_SNAPSHOT"
 }
 
 // watchBlockers says whom the making of a slot waits for: to Waiting, and, when that takes long, to the log, again when others

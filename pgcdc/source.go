@@ -27,6 +27,9 @@ type Config struct {
 	// StatusInterval is the longest silence towards the server. Default 10 s. After six of them without a word from the
 	// other side, either side gives the connection up (wal_sender_timeout is set to that).
 	StatusInterval time.Duration
+	// Admit, if set, is called before each read from the stream and may wait, which pauses it: the server is answered meanwhile. Its error
+	// ends the stream. The context is the stream's.
+	Admit func(ctx context.Context) error
 	// PartialPublish accepts publications that leave out an operation.
 	PartialPublish bool
 	// Types says what columns are mirrored as where that is not what their types say. Names of columns that are not there mean nothing.

@@ -93,7 +93,12 @@ func (st *stream) receive(ctx context.Context, out chan<- Event) (err error) {
 	if err := events.add(ctx, Event{WALEnd: st.floor}); err != nil { // the stream has begun
 		return err
 	}
-	st.silent.beforeRead = func() error { return events.flush(ctx) }
+	st.silent.beforeRead = func() error {
+		if err := events.flush(ctx); err != nil || st.source.cfg.Admit == nil {
+			return err
+		}
+		return st.source.cfg.Admit(ctx)
+	}
 	defer func() {
 		st.silent.beforeRead = nil
 		err = errors.Join(err, events.flush(ctx))

@@ -18,7 +18,7 @@ import (
 )
 
 var streamTests = map[string]serverTest{
-	"Commits": streamCommits, "Idle": streamIdle, "Blocked": streamBlocked, "Terminated": streamTerminated, "Silent": streamSilent,
+	"Commits": streamCommits, "Idle": streamIdle, "Blocked": streamBlocked, "Paused": streamPaused, "Terminated": streamTerminated, "Silent": streamSilent,
 	"OpenTransaction": streamOpenTransaction, "WaitPoint": streamWaitPoint, "Settings": streamSettings, "SlotRefusals": streamSlotRefusals,
 	"SlotActive": streamSlotActive, "SlotGivenUp": streamSlotGivenUp, "Publication": streamPublication, "Partial": streamPartial, "Goodbye": streamGoodbye,
 	"Undecodable": streamUndecodable,
@@ -119,6 +119,61 @@ func streamBlocked(t *testing.T, p *harness.Postgres) {
 	}
 	if now := r.slot().ActivePID; now != pid {
 		t.Errorf("process %d, before %d", now, pid)
+	}
+}
+
+// While Admit waits nothing more is read, though there is room for events, and the server is answered; afterwards everything arrives.
+func streamPaused(t *testing.T, p *harness.Postgres) {
+	gate := make(chan struct{})
+	var closed atomic.Bool
+	r := newRig(t, p, func(c *pgcdc.Config) {
+		c.StatusInterval = 200 * time.Millisecond
+		c.Admit = func(ctx context.Context) error {
+			if !closed.Load() {
+				return nil
+			}
+			select {
+			case <-gate:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	})
+	r.exec("CREATE TABLE t(id int PRIMARY KEY, v text)")
+	r.publish("FOR TABLE t")
+	r.createSlot()
+	ctx, cancel := context.WithCancel(context.Background())
+	events, ended := make(chan pgcdc.Event, 10_000), make(chan error, 1)
+	go func() { ended <- r.Stream(ctx, r.slot().ConfirmedFlush, true, events) }()
+	defer func() { cancel(); <-ended }()
+	<-events // the stream has begun
+	closed.Store(true)
+	for i := range 20 {
+		r.exec(fmt.Sprintf("INSERT INTO t SELECT i, repeat('x', 2000) FROM generate_series(%d, %d) i", i*500, i*500+499))
+	}
+	pid, end := r.slot().ActivePID, r.slot().WALEnd
+	time.Sleep(6*200*time.Millisecond + 800*time.Millisecond) // what is shown is that a time passes without an end
+	if received := r.Received(); received >= end-1<<20 {
+		t.Errorf("%s was read while nothing was admitted, the WAL ends at %s", received, end)
+	}
+	if now := r.slot().ActivePID; now != pid || pid == 0 {
+		t.Errorf("process %d, before %d", now, pid)
+	}
+	close(gate)
+	for rows, limit := 0, time.After(patience); rows < 20*500; {
+		select {
+		case e := <-events:
+			if e.Transaction != nil {
+				rows += int(e.Transaction.Rows)
+				e.Transaction.Release()
+			}
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("the stream ended: %v", err)
+		case <-limit:
+			t.Fatalf("only %d rows arrive", rows)
+		}
 	}
 }
 

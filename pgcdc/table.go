@@ -31,6 +31,10 @@ func (r *relationRow) complete(types *typeCatalog) {
 			}
 		}
 		c.Missing, c.Fingerprint = a.missing, a.fingerprint(types, c.Form)
+		if t.Kind == 'p' {
+			value, known := r.missingInLeaves(a.name)
+			c.Missing, c.MissingUnknown = value, !known
+		}
 		t.Columns = append(t.Columns, c)
 	}
 	keysPublished := true
@@ -93,13 +97,11 @@ func (r *relationRow) unsupported(keysPublished bool) string {
 	t := &r.table
 	name := qualified(t.Schema, t.Name)
 	switch {
-	case t.Kind == 'p':
-		return "partitioned tables are not mirrored yet as one table; run ALTER PUBLICATION … SET (publish_via_partition_root = false) to mirror its partitions"
-	case r.published.underRoot:
-		return "its changes are sent as those of a partitioned table, which are not mirrored yet; run ALTER PUBLICATION … SET (publish_via_partition_root = false)"
+	case r.unnoticing:
+		return "PostgreSQL 14 does not notice when a table becomes a partition, and keeps its changes back; run ALTER PUBLICATION … SET (publish_via_partition_root = false) and name its partitions"
 	case r.published.unnoticed:
 		return "PostgreSQL 14 does not notice when a table becomes a partition of a published one, and keeps its changes back; run ALTER PUBLICATION … ADD TABLE " + name
-	case t.Kind != 'r':
+	case t.Kind != 'r' && t.Kind != 'p':
 		return fmt.Sprintf("relations of kind %q are not mirrored; take it out of the publication", t.Kind)
 	case t.Persistence != 'p':
 		return "only permanent tables are in the WAL; run ALTER TABLE " + name + " SET LOGGED"
@@ -127,7 +129,7 @@ func (r *relationRow) unsupported(keysPublished bool) string {
 	if c := r.inexactKey(); c != nil {
 		return "column " + quoteIdent(c.Name) + ": " + inexactKey
 	}
-	return ""
+	return r.unsupportedLeaf()
 }
 
 const inexactKey = "the setting types makes it double, under which two keys could be one; make it text or decimal(p,s)"

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +33,7 @@ type Client struct {
 	conn    net.Conn
 	slots   chan struct{} // one for each request in flight
 	cache   *cache
+	past    bool // the server understands requests for times and change feeds
 	running sync.WaitGroup
 	done    chan struct{} // closed when the connection is over; err is set before
 	wake    chan struct{} // tells the writer that queue has something
@@ -67,6 +69,7 @@ func NewClient(ctx context.Context, conn net.Conn, config ClientConfig) (*Client
 		wake:       make(chan struct{}, 1),
 		exchanges:  map[uint64]*exchange{},
 		searchPath: theirs.SearchPath,
+		past:       slices.Contains(theirs.Capabilities, capabilityPast),
 	}
 	c.running.Go(func() { c.read(in) })
 	c.running.Go(c.write)

@@ -22,9 +22,18 @@ func (c *Client) Pin(ctx context.Context, req PinRequest) (*State, error) {
 	if req.Timeout%time.Microsecond > 0 {
 		timeout++ // 0 would mean the default
 	}
-	e, err := c.do(ctx, request{
-		Op: opPin, At: wireLSN(req.At), WaitLSN: wireLSN(req.WaitLSN), WaitSource: req.WaitSource, TimeoutUS: timeout,
-	}, nil, nil)
+	header := request{Op: opPin, At: wireLSN(req.At), WaitLSN: wireLSN(req.WaitLSN), WaitSource: req.WaitSource, TimeoutUS: timeout}
+	if !req.AtTime.IsZero() {
+		us := req.AtTime.UnixMicro()
+		header.AtTimeUS = &us
+	}
+	if f := req.Changes; f != nil {
+		header.Changes = &wireChanges{f.Table, wireLSN(f.From)}
+	}
+	if (header.AtTimeUS != nil || header.Changes != nil) && !c.past { // it would take the request for one without them
+		return nil, errors.New("the running pgmirror is an older program, which knows neither times nor change feeds")
+	}
+	e, err := c.do(ctx, header, nil, nil)
 	var answered *RemoteError
 	if errors.As(err, &answered) {
 		return nil, answered // the mirror's own words

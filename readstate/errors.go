@@ -27,16 +27,20 @@ var ErrClosed = errors.New("read-state client closed")
 // ErrReleased means that a State was used after its Release.
 var ErrReleased = errors.New("read state released")
 
+// ErrOutsideWindow means that the LSN or time asked for cannot be read any more, or not yet.
+var ErrOutsideWindow = errors.New("not readable any more, or not yet")
+
 // Codes of RemoteError.
 const (
 	codeTimeout  = "timeout"
 	codeCanceled = "canceled"
 	codeReleased = "released"
+	codeOutside  = "outside"
 	codeOther    = "error"
 )
 
-// RemoteError is an error that the running mirror answered. errors.Is sees context.DeadlineExceeded, context.Canceled and
-// ErrReleased through it.
+// RemoteError is an error that the running mirror answered. errors.Is sees context.DeadlineExceeded, context.Canceled,
+// ErrReleased and ErrOutsideWindow through it.
 type RemoteError struct {
 	Code    string
 	Message string
@@ -53,6 +57,8 @@ func (e *RemoteError) Is(target error) bool {
 		return target == context.Canceled
 	case codeReleased:
 		return target == ErrReleased
+	case codeOutside:
+		return target == ErrOutsideWindow
 	}
 	return false
 }
@@ -65,6 +71,8 @@ func errorCode(err error) string {
 		return codeCanceled
 	case errors.Is(err, ErrReleased):
 		return codeReleased
+	case errors.Is(err, ErrOutsideWindow):
+		return codeOutside
 	}
 	return codeOther
 }

@@ -52,6 +52,9 @@ func FuzzRequests(f *testing.F) {
 		_ = writeFrame(w, request{ID: 5, Op: opStatus})
 		_ = writeFrame(w, request{Op: opRelease, State: 1})
 		_ = writeFrame(w, request{ID: 6, Op: opPin, At: 1, WaitLSN: 1 << 40, WaitSource: true, TimeoutUS: 5})
+		when := int64(-1)
+		_ = writeFrame(w, request{ID: 7, Op: opPin, AtTimeUS: &when})
+		_ = writeFrame(w, request{ID: 8, Op: opPin, At: 9, Changes: &wireChanges{TableName{"public", "t"}, 1 << 40}})
 	}))
 	f.Add(frames(func(w *bufio.Writer) { _ = writeHello(w, Version+1, hello{}) }))
 	f.Fuzz(func(t *testing.T, in []byte) {

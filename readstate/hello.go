@@ -14,7 +14,10 @@ const Version = 1
 // magic opens the connection on both sides.
 const magic = "pgmirror"
 
-const capabilityProgress = "progress"
+const (
+	capabilityProgress = "progress"
+	capabilityPast     = "past" // a pin may have at_time_us and changes
+)
 
 // hello is the JSON both sides send first. Its place on the wire is the same in every version.
 type hello struct {

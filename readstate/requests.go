@@ -14,6 +14,13 @@ func (s *session) pin(ctx context.Context, req request) (uint64, []byte, error) 
 	if req.TimeoutUS < 0 || req.TimeoutUS > int64(1<<63-1)/int64(time.Microsecond) {
 		return 0, nil, fmt.Errorf("pin with a timeout of %d µs", req.TimeoutUS)
 	}
+	wanted := PinRequest{At: LSN(req.At), WaitLSN: LSN(req.WaitLSN), WaitSource: req.WaitSource, Timeout: time.Duration(req.TimeoutUS) * time.Microsecond}
+	if req.AtTimeUS != nil {
+		wanted.AtTime = time.UnixMicro(*req.AtTimeUS)
+	}
+	if c := req.Changes; c != nil {
+		wanted.Changes = &Changes{Table: c.TableName, From: LSN(c.From)}
+	}
 	s.mu.Lock()
 	full := s.reserved >= s.server.config.MaxPins
 	if !full {
@@ -23,9 +30,7 @@ func (s *session) pin(ctx context.Context, req request) (uint64, []byte, error) 
 	if full {
 		return 0, nil, fmt.Errorf("this client holds %d read states already", s.server.config.MaxPins)
 	}
-	state, err := s.server.provider.Pin(ctx, PinRequest{
-		At: LSN(req.At), WaitLSN: LSN(req.WaitLSN), WaitSource: req.WaitSource, Timeout: time.Duration(req.TimeoutUS) * time.Microsecond,
-	})
+	state, err := s.server.provider.Pin(ctx, wanted)
 	if err != nil {
 		s.mu.Lock()
 		s.reserved--

@@ -82,7 +82,7 @@ func (s *session) greet() error {
 	}
 	mine := hello{
 		Program:      "pgmirror",
-		Capabilities: []string{capabilityProgress},
+		Capabilities: []string{capabilityProgress, capabilityPast},
 		MaxInFlight:  s.server.config.MaxInFlight,
 		SearchPath:   s.server.provider.SearchPath(),
 	}

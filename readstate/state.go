@@ -92,6 +92,11 @@ type ColumnReader interface {
 type PinRequest struct {
 	// At asks for exactly this LSN (inside the kept window); 0 asks for the newest.
 	At LSN
+	// AtTime asks for the state after the last commit, in the order of the WAL, whose commit time is not above this; with At it is
+	// ignored. It counts in microseconds.
+	AtTime time.Time
+	// Changes asks for a change feed up to At (0: the newest) in place of a state of all tables.
+	Changes *Changes
 	// WaitLSN waits until everything up to this LSN is visible.
 	WaitLSN LSN
 	// WaitSource waits until everything committed on the source before the call is visible.
@@ -102,6 +107,23 @@ type PinRequest struct {
 	// Table.Complete, so that a statement does not wait for those of tables that it never names.
 	VectorsLater bool
 }
+
+// Changes asks for the row versions of one table that came and went above From and at or below PinRequest.At. The State has that one table, its
+// rows in batches: a column ChangeColumn ("insert" or "delete"), a column ChangeLSNColumn (the end LSN of the commit that did it, as a number), and the
+// columns that the table has at the end of the range.
+type Changes struct {
+	Table TableName
+	From  LSN // 0: the floor of the window
+}
+
+// The first two columns of a change feed. Their field ids are those that Iceberg reserves for the kind and the order of changes
+// (https://iceberg.apache.org/spec/#reserved-field-ids), which no column of a table has.
+const (
+	ChangeColumn       = "_change"
+	ChangeLSNColumn    = "_lsn"
+	ChangeFieldID      = 2147483543
+	ChangeOrderFieldID = 2147483542
+)
 
 // DefaultWait bounds how long a pin waits for its LSN.
 const DefaultWait = 30 * time.Second

@@ -29,10 +29,12 @@ type request struct {
 	ID uint64 `json:"id,omitempty"`
 	Op string `json:"op"`
 
-	At         wireLSN `json:"at,omitzero"` // pin
-	WaitLSN    wireLSN `json:"wait_lsn,omitzero"`
-	WaitSource bool    `json:"wait_source,omitempty"`
-	TimeoutUS  int64   `json:"timeout_us,omitempty"`
+	At         wireLSN      `json:"at,omitzero"` // pin
+	AtTimeUS   *int64       `json:"at_time_us,omitempty"`
+	Changes    *wireChanges `json:"changes,omitempty"`
+	WaitLSN    wireLSN      `json:"wait_lsn,omitzero"`
+	WaitSource bool         `json:"wait_source,omitempty"`
+	TimeoutUS  int64        `json:"timeout_us,omitempty"`
 
 	State   uint64   `json:"state,omitempty"`   // schemas, vectors, columns, release
 	Tables  []int    `json:"tables,omitempty"`  // schemas: places in the state's tables
@@ -46,6 +48,12 @@ type request struct {
 	Progress bool   `json:"progress,omitempty"`
 
 	Target uint64 `json:"target,omitempty"` // cancel
+}
+
+// wireChanges asks for a change feed.
+type wireChanges struct {
+	TableName
+	From wireLSN `json:"from,omitzero"`
 }
 
 // Kinds of an answer. A request has any number of parts and progress lines, then done or error.

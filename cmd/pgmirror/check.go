@@ -50,7 +50,7 @@ func (a *app) check(ctx context.Context, s *settings, asJSON bool) error {
 	if len(s.Publications) == 0 {
 		return usage(errors.New("publication is not set: use --publication, PGMIRROR_PUBLICATION or the config file"))
 	}
-	source, err := openSource(s, t, "", newLog(s, a.stderr))
+	source, err := openSource(s, t, "", nil, newLog(s, a.stderr))
 	if err != nil {
 		return usage(err)
 	}

@@ -37,7 +37,7 @@ func diskFinding(dir string, free uint64, tableBytes int64) (pgcdc.Finding, bool
 	return pgcdc.Finding{
 		Level: pgcdc.LevelWarning, Check: "disk", Object: "data directory " + dir,
 		Problem: size(int64(free)) + " are free there; the tables take " + size(tableBytes) + " on the source",
-		Why:     "when the disk is full the mirror stops, and the source keeps its WAL until it goes on",
+		Why:     "when the disk is almost full the mirror is paused, and the source keeps its WAL until it goes on",
 		Fix:     pgcdc.Fix{Advice: "free space, or set data to a directory on a larger disk"},
 	}, true
 }

@@ -157,7 +157,7 @@ func (a *app) dropFromSource(ctx context.Context, s *settings, t target, publica
 	if len(named.Publications) == 0 {
 		named.Publications = []string{t.slot} // pgcdc wants one; removing a slot looks at none
 	}
-	source, err := openSource(&named, t, "", newLog(s, a.stderr))
+	source, err := openSource(&named, t, "", nil, newLog(s, a.stderr))
 	if err != nil {
 		return err
 	}

@@ -7,9 +7,9 @@ import (
 
 // heapBeside is what Go's heap may take beside the memory batches before the garbage collector works harder than usual: staged
 // transactions (64 MiB of open ones), Parquet files being written, visibility, and garbage. Without it the heap would grow to
-// twice what lives in it before flushed batches are collected: with memory: 512MiB, a transaction of 5 million rows took the process to
-// 1,484 MiB. (Mapped FileIndexes come on top; the system takes them back when it needs to.)
-const heapBeside = 256 << 20
+// twice what lives in it before flushed batches are collected. (The program and mapped FileIndexes come on top, 180 MiB with 10 million rows; the system
+// takes them back when it needs to.)
+const heapBeside = 192 << 20
 
 // limitHeap lets the garbage collector aim at the bound of memory, unless GOMEMLIMIT sets another.
 func limitHeap(memory int64) {

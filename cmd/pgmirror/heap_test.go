@@ -12,12 +12,12 @@ func TestLimitHeap(t *testing.T) {
 	defer debug.SetMemoryLimit(before)
 	t.Setenv("GOMEMLIMIT", "")
 	limitHeap(512 << 20)
-	if got := debug.SetMemoryLimit(-1); got != 768<<20 {
+	if got := debug.SetMemoryLimit(-1); got != 704<<20 {
 		t.Errorf("limit %d", got)
 	}
 	t.Setenv("GOMEMLIMIT", "1GiB")
 	limitHeap(100 << 20)
-	if got := debug.SetMemoryLimit(-1); got != 768<<20 {
+	if got := debug.SetMemoryLimit(-1); got != 704<<20 {
 		t.Errorf("GOMEMLIMIT overridden by %d", got)
 	}
 }

@@ -23,12 +23,13 @@ func serve(ctx context.Context, s *settings, t target, dir *dataDir, listener ne
 		return err
 	}
 	defer func() { err = errors.Join(err, warehouse.Close()) }()
-	source, err := openSource(s, t, dir.join(spillDir), log)
+	disk := newDisk(dir.path, s.MinFreeDisk)
+	source, err := openSource(s, t, dir.join(spillDir), disk, log)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
-	m, err := newMirror(s, t, dir, source, warehouse, log)
+	m, err := newMirror(s, t, dir, source, warehouse, disk, log)
 	if err != nil {
 		return err
 	}
@@ -65,8 +66,8 @@ func serve(ctx context.Context, s *settings, t target, dir *dataDir, listener ne
 	return group.Wait()
 }
 
-// newMirror makes a mirror of the settings, for run or for a command that does its work alone.
-func newMirror(s *settings, t target, dir *dataDir, source mirror.Source, warehouse *iceberg.Warehouse, log *slog.Logger) (*mirror.Mirror, error) {
+// newMirror makes a mirror of the settings, for run or, with a nil disk, for a command that does its work alone.
+func newMirror(s *settings, t target, dir *dataDir, source mirror.Source, warehouse *iceberg.Warehouse, disk *mirror.Disk, log *slog.Logger) (*mirror.Mirror, error) {
 	m, err := mirror.New(mirror.Config{
 		Version:             version,
 		Slot:                t.slot,
@@ -80,6 +81,9 @@ func newMirror(s *settings, t target, dir *dataDir, source mirror.Source, wareho
 		CheckpointInterval:  s.CheckpointInterval,
 		History:             s.History,
 		CatalogPoll:         s.CatalogPoll,
+		Disk:                disk,
+		MaxSlotWAL:          s.MaxSlotWAL,
+		DropSlot:            s.OnMaxSlotWAL == "drop-slot",
 		CompactOff:          s.Compact == "off",
 		Grace:               s.Snapshots.grace,
 		NullUnrepresentable: s.OnUnrepresentable == "null",
@@ -91,12 +95,13 @@ func newMirror(s *settings, t target, dir *dataDir, source mirror.Source, wareho
 	return m, nil
 }
 
-func openSource(s *settings, t target, spill string, log *slog.Logger) (*pgcdc.Source, error) {
+func openSource(s *settings, t target, spill string, disk *mirror.Disk, log *slog.Logger) (*pgcdc.Source, error) {
 	return pgcdc.New(pgcdc.Config{
 		Source:         t.source,
 		Publications:   s.Publications,
 		Slot:           t.slot,
 		SpillDir:       spill,
+		Admit:          disk.Wait,
 		PartialPublish: s.PartialPublish,
 		Types:          s.Types,
 		Log:            log,

@@ -88,7 +88,7 @@ func copied(ctx context.Context, data string) bool {
 func quickCheck(ctx context.Context, s *settings, t target, log *slog.Logger) (*pgcdc.CheckReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, preflightLimit)
 	defer cancel()
-	source, err := openSource(s, t, "", log)
+	source, err := openSource(s, t, "", nil, log)
 	if err == nil {
 		defer source.Close()
 		var report *pgcdc.CheckReport

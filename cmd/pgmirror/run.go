@@ -122,7 +122,7 @@ func listen(ctx context.Context, s *settings) (net.Listener, error) {
 // createPublications makes each publication that does not exist, of the tables given as in SQL or, with none, of every table
 // with a usable identity.
 func createPublications(ctx context.Context, s *settings, t target, tables []string, log *slog.Logger) error {
-	source, err := openSource(s, t, "", log)
+	source, err := openSource(s, t, "", nil, log)
 	if err != nil {
 		return err
 	}

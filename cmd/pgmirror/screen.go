@@ -109,7 +109,7 @@ func headLines(s *mirror.Status, now time.Time, narrow bool) []string {
 		{"durable", s.DurableLSN, "last checkpoint", checkpoint(s, now)},
 		{"acknowledged", s.AcknowledgedLSN, "memory", memoryUse(s)},
 		{"catalogue", s.CatalogLSN, "files", fmt.Sprintf("%s, %s, %s", count(int64(files)), size(bytes), plural(vectors, "deletion vector"))},
-		{"window from", s.WindowFloorLSN, "open read states", strconv.Itoa(s.Readers)},
+		{"window from", strings.TrimSpace(s.WindowFloorLSN + " " + s.WindowFloorTime), "open read states", strconv.Itoa(s.Readers)},
 	} {
 		fmt.Fprintf(w, "%s\t%s%s%s\t%s\n", row[0], row[1], between, row[2], row[3])
 	}
@@ -137,9 +137,12 @@ func tableOfTables(tables []mirror.TableStatus) *textTable {
 	return t
 }
 
-// faultLines list what stopped a table and what to do, values that were stored as NULL, what the configuration makes of columns, and last, a line
+// faultLines list what the slot keeps too much, what stopped a table and what to do, values that were stored as NULL, what the configuration makes of columns, and last, a line
 // each, the tables that are gone.
 func faultLines(s *mirror.Status) (lines []string) {
+	if s.SlotWarning != "" {
+		lines = append(lines, "", oneLine(s.SlotWarning))
+	}
 	var gone []string
 	for _, t := range s.Tables {
 		if isGone(t) {

@@ -29,6 +29,9 @@ type settings struct {
 	FlushWorkers       int
 	CopyWorkers        int
 	Memory             int64 // bytes
+	MinFreeDisk        diskRule
+	MaxSlotWAL         int64 // bytes; 0 is no limit
+	OnMaxSlotWAL       string
 	History            time.Duration
 	CatalogPoll        time.Duration
 	Compact            string
@@ -81,6 +84,12 @@ var settingTable = []setting{
 		set: intSetting(func(s *settings) *int { return &s.CopyWorkers }, 1, 64)},
 	{key: "memory", meta: "SIZE", def: "25%", usage: "bound of the rows and indexes held in memory: bytes, KB to GB, KiB to GiB, or % of the machine's memory",
 		set: func(s *settings, v string) (err error) { s.Memory, err = parseMemory(v, machineMemory); return err }},
+	{key: "min_free_disk", meta: "SIZE", def: "auto", usage: "nothing more is taken in while less is free for the data directory: bytes, KB to GB, KiB to GiB, % of the disk, 0, or auto: 1GiB, on disks below 20 GiB 5%",
+		set: func(s *settings, v string) (err error) { s.MinFreeDisk, err = parseDiskRule(v); return err }},
+	{key: "max_slot_wal", meta: "SIZE", def: "16GiB", usage: "WAL that the slot may keep on the source before on_max_slot_wal; 0 is no limit",
+		set: func(s *settings, v string) (err error) { s.MaxSlotWAL, err = parseSize(v); return err }},
+	{key: "on_max_slot_wal", meta: "RULE", def: "warn", usage: "a slot that keeps more than max_slot_wal is told of (warn) or, when that does not get less, dropped (drop-slot): the source is saved, and the mirror must be copied anew",
+		set: choiceSetting(func(s *settings) *string { return &s.OnMaxSlotWAL }, "warn", "drop-slot")},
 	{key: "history", meta: "DURATION", def: "0s", usage: "how far back --at may reach",
 		set: durationSetting(func(s *settings) *time.Duration { return &s.History }, 0, 30*24*time.Hour)},
 	{key: "catalog_poll", meta: "DURATION", def: "2s", usage: "time between looks at the source's catalogue",
@@ -116,6 +125,9 @@ func (s *settings) checkTogether() []error {
 	var faults []error
 	if s.Listen != "off" && s.Token == "" && !loopback(s.Listen) {
 		faults = append(faults, fmt.Errorf("listen: %s is not a loopback address: set token (config file or PGMIRROR_TOKEN) to open it", s.Listen))
+	}
+	if s.OnMaxSlotWAL == "drop-slot" && s.MaxSlotWAL == 0 {
+		faults = append(faults, errors.New("on_max_slot_wal: drop-slot needs a max_slot_wal"))
 	}
 	return faults
 }

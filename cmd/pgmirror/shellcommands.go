@@ -9,8 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-
-	"github.com/jackc/pglogrepl"
+	"time"
 
 	"pgmirror/duckdb"
 	"pgmirror/readstate"
@@ -22,7 +21,7 @@ const shellHelp = `.exit                leave; also .quit, \q, Ctrl-D
 .maxrows N           rows of a table on the screen; 0 shows all (default 40)
 .mode FORMAT         table, csv, json or markdown
 .pager [COMMAND|off] show results through COMMAND (default $PAGER, or less -S), nothing shortened or left out
-.pin [LSN]           read this LSN, or the newest one, in every statement until .unpin
+.pin [LSN|TIME|-5m]  read this LSN, the state of a time, or the newest one, in every statement until .unpin
 .read FILE           run the statements and commands of a file, up to the first that fails
 .schema [PATTERN]    columns of the tables whose name is LIKE PATTERN
 .status              what the running mirror does and how far it is
@@ -279,13 +278,14 @@ func (s *shell) lsn(ctx context.Context) error {
 
 func (s *shell) pin(ctx context.Context, argument string) error {
 	var at readstate.LSN
+	var t time.Time
 	if argument != "" {
 		var err error
-		if at, err = pglogrepl.ParseLSN(argument); err != nil {
-			return fmt.Errorf(".pin: %q is not an LSN such as 16/B374D848", argument)
+		if at, t, err = parsePast(argument, time.Now()); err != nil {
+			return fmt.Errorf(".pin: %w", err)
 		}
 	}
-	pinned, err := s.db.Pin(ctx, at)
+	pinned, err := s.db.Pin(ctx, at, t)
 	if err != nil {
 		return fmt.Errorf(".pin: %w", err)
 	}

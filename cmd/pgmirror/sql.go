@@ -51,13 +51,13 @@ them. The first statement or command that fails ends a script.`,
 	cmd.Flags().StringVar(&o.format, "format", "table", "table, csv, json or markdown")
 	cmd.Flags().StringVar(&o.waitLSN, "wait-lsn", "", "wait until this LSN is visible; \"source\": everything that the source has committed by now")
 	cmd.Flags().DurationVar(&o.waitTimeout, "wait-timeout", readstate.DefaultWait, "how long a statement waits with --wait-lsn or --at before it fails")
-	cmd.Flags().StringVar(&o.at, "at", "", "read at exactly this LSN, inside the window that the history setting keeps")
+	cmd.Flags().StringVar(&o.at, "at", "", "read at this LSN, at a time ('2026-11-30 10:00:00+00') or so long ago (-5m): exact in the window that the history setting keeps, before it at checkpoints")
 	return cmd
 }
 
 func (a *app) sql(cmd *cobra.Command, s *settings, o sqlOptions) error {
 	ctx := cmd.Context()
-	request, err := o.request()
+	request, err := o.request(time.Now())
 	if err != nil {
 		return usage(err)
 	}
@@ -77,7 +77,21 @@ func (a *app) sql(cmd *cobra.Command, s *settings, o sqlOptions) error {
 		source = &liveSource{data: s.Data, client: client, notice: func(text string) { fmt.Fprintln(a.stderr, text) }}
 	}
 	defer source.Close()
-	db, err := duckdb.Open(ctx, duckdb.Config{Source: source, Request: request, Protect: s.Data, Log: newLog(s, a.stderr)})
+	var pinner duckdb.Pinner = source
+	if _, stored := source.(*committedStates); !stored {
+		pinner = &pastStates{source, s.Data}
+	}
+	if !request.AtTime.IsZero() {
+		// Found once, and held: later statements read the same LSN.
+		state, err := pinner.Pin(ctx, request)
+		if err != nil {
+			return cannotRun(fmt.Errorf("--at: %w", err))
+		}
+		defer state.Release()
+		fmt.Fprintf(a.stderr, "reading %s, the state at %s\n", state.LSN, request.AtTime.UTC().Format(time.RFC3339Nano))
+		request.At, request.AtTime = state.LSN, time.Time{}
+	}
+	db, err := duckdb.Open(ctx, duckdb.Config{Source: pinner, Request: request, Protect: s.Data, Log: newLog(s, a.stderr)})
 	if err != nil {
 		return cannotRun(err)
 	}
@@ -154,12 +168,12 @@ func (p program) getenv(name string) string {
 	return value
 }
 
-func (o sqlOptions) request() (readstate.PinRequest, error) {
+func (o sqlOptions) request(now time.Time) (readstate.PinRequest, error) {
 	var request readstate.PinRequest
 	var err error
 	if o.at != "" {
-		if request.At, err = pglogrepl.ParseLSN(o.at); err != nil {
-			return request, fmt.Errorf("--at: %q is not an LSN such as 16/B374D848", o.at)
+		if request.At, request.AtTime, err = parsePast(o.at, now); err != nil {
+			return request, fmt.Errorf("--at: %w", err)
 		}
 	}
 	switch o.waitLSN {

@@ -20,7 +20,7 @@ func TestSQLRequest(t *testing.T) {
 		{sqlOptions{waitLSN: "1/A", waitTimeout: time.Second}, readstate.PinRequest{WaitLSN: 1<<32 + 10, Timeout: time.Second}},
 		{sqlOptions{at: "0/F", waitTimeout: time.Second}, readstate.PinRequest{At: 15, Timeout: time.Second}},
 	} {
-		if got, err := c.options.request(); err != nil || got != c.want {
+		if got, err := c.options.request(time.Now()); err != nil || got != c.want {
 			t.Errorf("%+v: %+v, %v, want %+v", c.options, got, err, c.want)
 		}
 	}

@@ -115,7 +115,6 @@ const memoryFloor = 1 << 20
 
 // parseMemory reads a bound in bytes, with a unit, or as a share of what the machine has.
 func parseMemory(v string, machine func() (int64, error)) (int64, error) {
-	number, unit := v, int64(1)
 	if share, ok := strings.CutSuffix(v, "%"); ok {
 		total, err := machine()
 		if err != nil {
@@ -127,6 +126,19 @@ func parseMemory(v string, machine func() (int64, error)) (int64, error) {
 		}
 		return int64(float64(total) * percent / 100), nil
 	}
+	n, err := parseSize(v)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a size such as 2GB, 512MiB or 25%%", v)
+	}
+	if n < memoryFloor {
+		return 0, fmt.Errorf("%q is not at least %d MiB", v, memoryFloor>>20)
+	}
+	return n, nil
+}
+
+// parseSize reads a number of bytes from 0 to 2^62, with or without a unit.
+func parseSize(v string) (int64, error) {
+	number, unit := v, int64(1)
 	for _, u := range byteUnits {
 		if cut, ok := strings.CutSuffix(v, u.suffix); ok {
 			number, unit = strings.TrimSpace(cut), u.bytes
@@ -134,11 +146,8 @@ func parseMemory(v string, machine func() (int64, error)) (int64, error) {
 		}
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%q is not a size such as 2GB, 512MiB or 25%%", v)
-	}
-	if n > (1<<62)/unit || n*unit < memoryFloor {
-		return 0, fmt.Errorf("%q is not at least %d MiB", v, memoryFloor>>20)
+	if err != nil || n < 0 || n > (1<<62)/unit {
+		return 0, fmt.Errorf("%q is not a size such as 2GB or 512MiB", v)
 	}
 	return n * unit, nil
 }

@@ -62,12 +62,12 @@ func compareAlone(ctx context.Context, s *settings, t target, dir *dataDir, log 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, warehouse.Close()) }()
-	source, err := openSource(s, t, dir.join(spillDir), log)
+	source, err := openSource(s, t, dir.join(spillDir), nil, log)
 	if err != nil {
 		return nil, err
 	}
 	defer source.Close()
-	m, err := newMirror(s, t, dir, source, warehouse, log)
+	m, err := newMirror(s, t, dir, source, warehouse, nil, log)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
@@ -18,7 +19,7 @@ import (
 )
 
 // patience bounds every wait for something that must happen.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // life is one life of a mirror: the real engine, with everything that outlives a process behind effects.
 type life struct {
@@ -108,6 +109,23 @@ func (s watchedSource) CopyRange(ctx context.Context, snapshot pgcdc.ExportedSna
 	})
 }
 
+// recovered is the effect at which a mirror has all that files give it, and neither works on it nor follows the source yet.
+const recovered = "recovered"
+
+// recoveryHook finds recovered in a mirror's log.
+type recoveryHook struct{ effects *Effects }
+
+func (recoveryHook) Enabled(context.Context, slog.Level) bool { return true }
+func (h recoveryHook) WithAttrs([]slog.Attr) slog.Handler     { return h }
+func (h recoveryHook) WithGroup(string) slog.Handler          { return h }
+
+func (h recoveryHook) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == recovered {
+		return h.effects.Hook(recovered)
+	}
+	return nil
+}
+
 // begin starts a life over the chain's directory and slot, with settings that its random numbers choose: little memory, small
 // batches, short intervals.
 func (c *chain) begin(effects *Effects) *life {
@@ -130,7 +148,7 @@ func (c *chain) begin(effects *Effects) *life {
 		Version: "test", Slot: c.slot, Publications: []string{"p"}, Database: "postgres", IndexDir: filepath.Join(c.dir, "index"),
 		BatchRows: pick(c.random, 3, 20, 100), FlushWorkers: pick(c.random, 1, 3), CopyWorkers: pick(c.random, 1, 3), Memory: 1 << 20,
 		CheckpointInterval: 100 * time.Millisecond, FoldInterval: 20 * time.Millisecond, CatalogPoll: 100 * time.Millisecond,
-		History: pick(c.random, 0, 50*time.Millisecond), Effect: effects.Hook,
+		History: pick(c.random, 0, 50*time.Millisecond), Effect: effects.Hook, Log: slog.New(recoveryHook{effects}),
 	}, watchedSource{l.source, effects.Hook}, mirror.Over(l.warehouse), mirror.FilesOver(l.files), mirror.SystemClock())
 	c.check(err)
 	go func() { l.end(l.mirror.Run(ctx)) }()

@@ -20,7 +20,7 @@ func typesFlag(types map[string]string) string {
 }
 
 // What the setting types makes of a column is exact in the copy and in the stream, in memory and in files, and `status` has it; a change of the setting
-// copies the table again at the next start, and no other.
+// copies the table again at the next start, and no other (S-T9, S-T18).
 func TestTypesSetting(t *testing.T) {
 	t.Parallel()
 	pg := server(t, []string{

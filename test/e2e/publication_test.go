@@ -52,7 +52,7 @@ func streams(t *testing.T, m *Mirror, tables ...string) {
 }
 
 // Each partition that a publication of the partitioned table sends is a table of the mirror: rows move between them, they are filled through the
-// root and truncated with it, have identities of their own, come filled and go, and so do they over a restart (S-S11).
+// root and truncated with it, have identities of their own, come filled and go, and so do they over a restart (S-S10, S-S11).
 func TestPartitions(t *testing.T) {
 	t.Parallel()
 	pg, m := publishing(t, "p", []string{
@@ -203,6 +203,42 @@ func TestColumnLists(t *testing.T) {
 	pg.Exec("update inserts set c = 0 where a < 10", "update l set id = 10000 - id")
 	same()
 	m.Verify()
+}
+
+// Stored generated columns are mirrored where the publication sends them, alike in copy, stream and verify, and come and go with the publication's option (S-S12).
+func TestGeneratedColumns(t *testing.T) {
+	t.Parallel()
+	pg := harness.StartPostgres(t)
+	pg.Needs(18, "generated columns in publications")
+	pg.CreateMirrorRole(mirrorRole, "postgres")
+	pg.Exec("create table g(id int primary key, twice int generated always as (id * 2) stored, v int, text text generated always as (v::text || 'x') stored, half int generated always as (v / 2) virtual)",
+		"create table named(id int primary key, twice int generated always as (id * 2) stored, v int)",
+		"insert into g(id, v) select i, i from generate_series(1, 50) i", "insert into named(id, v) select i, i from generate_series(1, 50) i",
+		"create publication p for table g, named (id, twice) with (publish_generated_columns = stored)")
+	m := StartMirror(t, pg, "p", "--catalog-poll", "300ms")
+	same := func(g string) {
+		t.Helper()
+		becomes(t, pg, m, "select * from g order by id", "select "+g+" from g order by id")
+		becomes(t, pg, m, "select * from named order by id", "select id, twice from named order by id")
+		m.Verify()
+	}
+	change := func() {
+		pg.Exec("update g set v = v + 1", "update g set id = id + 1000 where id % 10 = 1", "delete from g where id % 10 = 2", "update named set id = -id where id % 3 = 0")
+	}
+	const stored, without = "id, twice, v, text", "id, v"
+	same(stored)
+	change()
+	same(stored)
+	m.Checkpoint()
+	restart(m)
+	change()
+	same(stored)
+	pg.Exec("alter publication p set (publish_generated_columns = none)")
+	same(without)
+	change()
+	same(without)
+	pg.Exec("alter publication p set (publish_generated_columns = stored)")
+	same(stored)
 }
 
 // Changes that were not published because a table was out of the publication, published otherwise, or no partition for a moment are in the

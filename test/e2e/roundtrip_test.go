@@ -21,7 +21,7 @@ var (
 
 // Values of every type are the same in DuckDB as on the source: format('%s', value) there is what docs/types.md says of the type here. Half of them come in the copy and half
 // in the stream, which is binary or text; they are compared in memory, in files, after a restart, and after updates that leave them alone. The database has settings
-// that change what a server prints.
+// that change what a server prints (S-T9, S-T11, S-T12, S-T14, S-T18).
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, binary := range []bool{true, false} {

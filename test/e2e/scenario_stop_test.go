@@ -7,10 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"pgmirror/mirror"
 	"pgmirror/test/harness"
 )
 
-// stops is how often TestScenarioStopped stops a mirror; the first stopsInCopy of them come so soon that they fall in the copy.
+// stops is how often TestScenarioStopped stops a mirror; the first stopsInCopy of them come while the copy of its last table is held back.
 const (
 	stops       = 100
 	stopsInCopy = 30
@@ -22,6 +23,8 @@ func TestScenarioStopped(t *testing.T) {
 	t.Parallel()
 	pg := server(t, []string{largeTable, loadTable, "insert into t select g, 0, 'v' || g from generate_series(1, 2000) g"}, harness.KeepWAL())
 	m := NewMirror(t, pg, "p", "--checkpoint-interval", "100ms", "--copy-workers", "1")
+	gate := newCopyGate(t, pg, "t") // the smaller table is copied last
+	m.SetSource(gate.url())
 	ctx, stop := context.WithCancel(context.Background())
 	wait := load(ctx, pg, 1, 2000)
 	r := rand.New(rand.NewPCG(3, 3))
@@ -32,10 +35,17 @@ func TestScenarioStopped(t *testing.T) {
 		m.Start()
 		within(t, "pgmirror hears signals", func() bool { return len(m.Log()) > said })
 		// Any moment is as good as another: the pause only varies where the signal falls. A slow machine may take longer to
-		// connect than the pause, so every other time the stream is waited for.
+		// connect than the pause, so every other time what is to be stopped is waited for.
 		pause := 150
-		if i >= stopsInCopy {
+		if i < stopsInCopy {
+			if i%2 == 0 {
+				m.WaitStatus("copying", func(s *mirror.Status) bool { return s.State == "copying" })
+			}
+		} else {
 			pause = 250
+			if i == stopsInCopy {
+				gate.open()
+			}
 			within(t, "the copy is done", func() bool { return strings.Contains(m.Log(), "msg=copied") })
 			if i%2 == 0 {
 				m.WaitReady()
@@ -52,7 +62,7 @@ func TestScenarioStopped(t *testing.T) {
 		phases[state]++
 	}
 	t.Logf("%d stops in %s: %v", stops, time.Since(begun).Round(time.Millisecond), phases)
-	if phases["copying"] < stopsInCopy/3 || phases["streaming"] < (stops-stopsInCopy)/2 {
+	if phases["copying"] < stopsInCopy/2 || phases["streaming"] < (stops-stopsInCopy)/2 {
 		t.Errorf("the stops missed what they were to hit: %v", phases)
 	}
 	m.Start()

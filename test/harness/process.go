@@ -89,3 +89,6 @@ func (p *Process) Kill() {
 	p.cmd.Process.Kill() // one that has ended does not mind
 	<-p.ended
 }
+
+// PID is the process's id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }

@@ -128,11 +128,44 @@ func (r *Replica) segmentSize() (uint64, error) {
 	return uint64(info.Size()), nil
 }
 
+// Standby follows a cluster as it writes. It answers queries and takes no writes until Promote.
+type Standby struct{ *Postgres }
+
+// StartStandby starts a standby of a running cluster that was made with KeepWAL and wal_level logical. It takes its WAL through the physical slot "standby", which is made here, and is able to
+// synchronize logical slots (from PostgreSQL 17 on). It ends with the test.
+func StartStandby(t testing.TB, source *Postgres) *Standby {
+	t.Helper()
+	source.Exec("select pg_create_physical_replication_slot('standby', true)")
+	dir, err := os.MkdirTemp("", "pgm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := append(append([]setting{}, source.settings...), setting{"hot_standby_feedback", "on"}, setting{"primary_slot_name", "standby"},
+		setting{"wal_receiver_status_interval", "1s"}, setting{"primary_conninfo", source.socketString("postgres", "postgres")})
+	standby := func(p *Postgres) error {
+		signal := filepath.Join(p.DataDir(), "standby.signal")
+		return errors.Join(os.WriteFile(signal, nil, 0o600), give(signal, p.cred))
+	}
+	s := &Standby{}
+	s.Postgres, err = start(dir, standby, func(p *Postgres) { p.settings = settings })
+	if err != nil {
+		os.RemoveAll(dir)
+		t.Fatalf("start a standby: %v", err)
+	}
+	s.endWith(t)
+	return s
+}
+
+// Promote makes the standby a primary.
+func (s *Standby) Promote() error { return s.promote() }
+
 // Promote ends the replay where it is. Transactions that had not committed there are rolled back, and with them go their locks,
 // which a standby keeps.
-func (r *Replica) Promote() error {
-	if got := r.QueryRow("select pg_promote()"); got != "t" {
-		return r.fail(fmt.Errorf("promote the replica: %s", r.lastLog()))
+func (r *Replica) Promote() error { return r.promote() }
+
+func (p *Postgres) promote() error {
+	if got := p.QueryRow("select pg_promote()"); got != "t" {
+		return p.fail(fmt.Errorf("promote the standby: %s", p.lastLog()))
 	}
 	return nil
 }

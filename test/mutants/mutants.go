@@ -110,6 +110,9 @@ var early map[*table][]earlyLookup
 
 	{name: "a column that came and went is not noticed", tests: "^TestEvolved$", edits: []edit{{"evolve.go", "	case now.LastDropped > t.lastAttNum: // a column came and went meanwhile\n		return nil\n", ""}}},
 	{name: "rewritten rows are not noticed", tests: "^TestEvolved$", edits: []edit{{"evolve.go", "	case now.Relfilenode != t.storage.Relfilenode: // what the rows show in a new column may be lost\n		return nil\n", ""}}},
+	{name: "a leaf that left is not noticed", tests: "^TestLeaves", edits: []edit{{"leaves.go", "return left || len(known) > 0, changes", "return left, changes"}}},
+	{name: "a leaf that came with rows is not noticed", tests: "^TestLeaves", edits: []edit{{"leaves.go", "case !was && leaf.Fresh:", "case !was:"}}},
+	{name: "a leaf that was truncated alone is not noticed", tests: "^TestLeaves", edits: []edit{{"leaves.go", "certain, by = pgcdc.KeptIfTruncated, append(by, c.leaf.WrittenBy)", "certain = pgcdc.KeptIfTruncated"}}},
 	{name: "columns come and go at once", tests: "^TestEvolved$", edits: []edit{{"evolve.go", "	if added > 0 && dropped > 0 || ", "	if "}}},
 	{name: "a name that another table takes is not noticed", tests: "^TestNameTaken$", edits: []edit{{"apply.go", "		m.nameTaken(ch.Relation, lsn)\n", ""}}},
 	{name: "a read takes no second look", tests: "^TestReadAmongCatalogChanges$", edits: []edit{{"read.go", "err == nil && sameTables(before, after)", "err == nil && (sameTables(before, after) || true)"}}},
@@ -132,7 +135,7 @@ var early map[*table][]earlyLookup
 	{name: "a file spans the cut", edits: []edit{{"rewrite.go", "	if m.cut != 0 && upTo > m.cut &&", "	if m.cut == 1 && upTo > m.cut &&"}}},
 	{name: "unfinished rows share a file", tests: "^TestChoose$|^TestModel$", edits: []edit{{"rewrite.go", "		if last > m.applied && !ended {", "		if last > maxLSN-1 && !ended {"}}},
 	{name: "a large transaction shares batches", tests: "^TestChoose|^TestModel$", edits: []edit{{"apply.go", "	if tx.Spilled {", "	if tx.Spilled && lsn == 0 {"}}},
-	{name: "cut-offs dropped at once", edits: []edit{{"rewrite.go", "	f.cuts.Store(&rw.cuts)\n", ""}}},
+	{name: "cut-offs dropped at once", edits: []edit{{"rewrite.go", "	f.cuts.Store(&cuts)\n", "	_ = cuts\n"}}},
 	{name: "cut-offs dropped too early", edits: []edit{{"checkpoint.go", "cuts != nil && (*cuts)[len(*cuts)-1].lsn <= low {", "cuts != nil {"}}},
 	{name: "rows not cut off by create LSN", edits: []edit{{"segment.go", "		return s.batch.visible(x)\n", "		return int(s.batch.published.Load())\n"}}},
 	{name: "publish before all tables are done", edits: []edit{{"apply.go", "	var rows int64\n	apply :=", "	var rows int64\n	m.marks.publish(lsn, m.clock.Now())\n	apply :="}}},

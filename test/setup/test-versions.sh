@@ -6,7 +6,7 @@ set -uo pipefail
 setup=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$setup/../.."
 pgcdc='^(TestConnect|TestWALLevel|TestSource|TestSourceShutdown|TestSlotLost|TestSnapshot|TestSampleHash|TestStandby|TestStreamInProgress|TestDecodingAgreesWithServer)$'
-e2e='^(TestStreamedTransactions|TestScenarioTwoTables|TestScenarioTruncate|TestScenarioRollbacks|TestScenarioToast.*|TestScenarioKey.*|TestScenarioEqualRows|TestScenarioNoIdentity|TestScenarioFullBesideKey|TestScenarioIdentityUsingIndex|TestScenarioValues|TestScenarioOutputSettings|TestScenarioUnrepresentable|TestScenarioRestarts|TestWatchedChanges.*|TestPublicationMembership|TestResyncFailedTable|TestSchemaChangesBetweenRows|TestChangedShapesAreCopied|TestRefuseTables|TestPartitions|TestRowFilters|TestColumnLists|TestPublishedAgain|TestVerifyFindsPlantedFaults|TestCompositeTypesChange|TestTypesSetting.*|TestTypesPage.*|TestRoundTrip)$'
+e2e='^(TestStreamedTransactions|TestScenarioFailover|TestGeneratedColumns|TestScenarioTwoTables|TestScenarioTruncate|TestScenarioRollbacks|TestScenarioToast.*|TestScenarioKey.*|TestScenarioEqualRows|TestScenarioNoIdentity|TestScenarioFullBesideKey|TestScenarioIdentityUsingIndex|TestScenarioValues|TestScenarioOutputSettings|TestScenarioUnrepresentable|TestScenarioRestarts|TestWatchedChanges.*|TestPublicationMembership|TestResyncFailedTable|TestSchemaChangesBetweenRows|TestChangedShapesAreCopied|TestRefuseTables|TestPartitions|TestRowFilters|TestColumnLists|TestPublishedAgain|TestVerifyFindsPlantedFaults|TestCompositeTypesChange|TestTypesSetting.*|TestTypesPage.*|TestRoundTrip)$'
 
 servers=$("$setup/postgres-versions.sh" "$@") || exit 1
 failed=()

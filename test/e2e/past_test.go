@@ -1,0 +1,117 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgmirror/mirror"
+	"pgmirror/test/harness"
+)
+
+// A time reads the state after the last commit made by then, and the change feed has every version that came and went, from memory and from files; beyond the
+// window, which a restart ends, a checkpoint is read, also while no mirror runs.
+func TestPast(t *testing.T) {
+	t.Parallel()
+	pg, m := scene(t, []string{"create table t(id int primary key, n int)", "insert into t values (1, 10), (2, 20)"}, "--history", "10m", "--checkpoint-interval", "1h")
+	begin := m.WaitReady().VisibleLSN
+	pg.Exec("begin; insert into t values (3, 30); update t set n = 11 where id = 1; insert into t values (9, 9); delete from t where id = 9; commit")
+	m.SQL("from t")
+	m.Checkpoint()
+	cut := m.WaitReady().DurableLSN
+	pg.Exec("select pg_sleep(0.05)")
+	moment := pg.QueryRow("select to_char(clock_timestamp() at time zone 'utc', 'YYYY-MM-DD HH24:MI:SS.US') || '+00'")
+	pg.Exec("select pg_sleep(0.05)", "alter table t add column late text default 'x'", "insert into t values (4, 40)")
+	expect(t, "the new column", m.SQL("select late from t where id = 4"), "x")
+	pg.Exec("truncate t", "insert into t values (5, 50, 'y')")
+	expect(t, "now", m.SQL("from t"), "5|50|y")
+	rows := "select id, n from t order by id"
+	before := []string{"1|11", "2|20", "3|30"}
+	expect(t, "at "+moment, m.SQLWith(rows, "--at", moment), before...)
+	feed := "select _change, id, n, late, dense_rank() over (order by _lsn) from pgmirror_changes('t', '" + begin + "') order by _lsn, _change, id"
+	expect(t, "the feed", m.SQL(feed), "delete|1|10|x|1", "insert|1|11|x|1", "insert|3|30|x|1", "insert|4|40|x|2",
+		"delete|1|11|x|3", "delete|2|20|x|3", "delete|3|30|x|3", "delete|4|40|x|3", "insert|5|50|y|4")
+	expect(t, "up to the cut", m.SQL("select count(*) from pgmirror_changes('public.t', '"+begin+"', '"+cut+"')"), "3")
+	if _, err := m.TrySQL("from pgmirror_changes('t', '0/1')"); err == nil || !strings.Contains(err.Error(), "changes are known from") {
+		t.Errorf("below the window: %v", err)
+	}
+	m.Checkpoint()
+	restart(m)
+	expect(t, "the checkpoint by its LSN", m.SQLWith(rows, "--at", cut), before...)
+	expect(t, "the checkpoint by a time", m.SQLWith("select * from t order by id", "--at", moment), before...) // in the columns of then
+	if _, err := m.TrySQL("from pgmirror_changes('t', '" + begin + "')"); err == nil || !strings.Contains(err.Error(), "changes are known from") {
+		t.Errorf("after the restart: %v", err)
+	}
+	if _, err := m.TrySQL(rows, "--at", "2001-01-01"); err == nil || !strings.Contains(err.Error(), "the oldest is") {
+		t.Errorf("before everything: %v", err)
+	}
+	m.Stop()
+	expect(t, "with no mirror", m.SQLWith(rows, "--at", moment), before...)
+}
+
+// A checkpoint beyond the window does not expire while a statement's transaction reads it; afterwards it does.
+func TestPastIsHeld(t *testing.T) {
+	t.Parallel()
+	pg, m := scene(t, []string{"create table t(id int primary key, n int)"}, "--checkpoint-interval", "1h", "--compact", "off", "--snapshots", "keep=2,age=1h,grace=0s")
+	round := func() (cut string) {
+		t.Helper()
+		pg.Exec("truncate t", "insert into t select i, i from generate_series(1, 1000) i", "update t set n = 0 where id = 1")
+		m.SQL("from t limit 0")
+		m.Checkpoint()
+		return m.WaitReady().DurableLSN
+	}
+	cut := round()
+	round()
+	reader := exec.Command(program, "sql", "--data", m.Data(), "--format", "csv", "--at", cut)
+	reader.Env, reader.SysProcAttr = environment(), harness.ChildProc()
+	var errs bytes.Buffer
+	reader.Stderr = &errs
+	in, err := reader.StdinPipe()
+	must(t, err)
+	out, err := reader.StdoutPipe()
+	must(t, err)
+	must(t, reader.Start())
+	t.Cleanup(func() { reader.Process.Kill(); reader.Wait() })
+	lines := bufio.NewScanner(out)
+	ask := func(statements, want string) {
+		t.Helper()
+		_, err := io.WriteString(in, statements+"\n")
+		must(t, err)
+		if !lines.Scan() || !lines.Scan() || lines.Text() != want {
+			t.Fatalf("%s: %q, want %q; %s", statements, lines.Text(), want, errs.String())
+		}
+	}
+	ask("begin; select count(*) c from t;", "1000")
+	for range 4 {
+		round()
+	}
+	held := func() bool {
+		t.Helper()
+		out, stderr, code := m.Command("inspect", "t", "--json")
+		var report mirror.InspectReport
+		if err := json.Unmarshal([]byte(out), &report); err != nil || code != 0 {
+			t.Fatalf("exit code %d: %s%s, %v", code, out, stderr, err)
+		}
+		return slices.ContainsFunc(report.Snapshots, func(s mirror.InspectSnapshot) bool {
+			return s.LSN == cut && slices.Equal(s.HeldBy, []string{"read state"})
+		})
+	}
+	if !held() {
+		t.Error("inspect names no snapshot that the reader holds")
+	}
+	ask("select sum(n) s from t;", "500499")
+	in.Close()
+	must(t, reader.Wait())
+	within(t, "it has expired", func() bool {
+		_, _, code := m.Command("expire")
+		return code == 0 && !held()
+	})
+	if _, err := m.TrySQL("from t", "--at", cut); err == nil || !strings.Contains(err.Error(), "is no retained checkpoint") {
+		t.Errorf("after it has expired: %v", err)
+	}
+}
