@@ -293,13 +293,16 @@ func (m *Mirror) reap(ctx context.Context) error {
 		}
 		m.reapPast(low)
 		indexes, m.staleIndexes = m.staleIndexes, nil
-		discarded, m.discarded = m.discarded, nil
 		_, oldest := m.marks.readerCount()
+		discarded, m.discarded = m.settled.split(m.discarded)
 		keep := m.garbage[:0]
 		for _, g := range m.garbage {
 			if low >= g.cut && oldest > g.serial {
-				paths = append(paths, g.paths...)
-			} else {
+				var gone []string
+				gone, g.paths = m.settled.split(g.paths)
+				paths = append(paths, gone...)
+			}
+			if len(g.paths) > 0 {
 				keep = append(keep, g)
 			}
 		}

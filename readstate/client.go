@@ -40,6 +40,7 @@ type Client struct {
 	err        error
 	lastID     uint64
 	exchanges  map[uint64]*exchange
+	lives      map[uint64]*life // of the states that are pinned, by the server's IDs
 	queue      []outFrame
 	searchPath []string
 	schemas    map[uint64]*arrow.Schema // of the newest state, by the server's IDs
@@ -66,6 +67,7 @@ func NewClient(ctx context.Context, conn net.Conn, config ClientConfig) (*Client
 		done:       make(chan struct{}),
 		wake:       make(chan struct{}, 1),
 		exchanges:  map[uint64]*exchange{},
+		lives:      map[uint64]*life{},
 		searchPath: theirs.SearchPath,
 	}
 	c.running.Go(func() { c.read(in) })
@@ -86,7 +88,7 @@ func greetServer(ctx context.Context, conn net.Conn, in *bufio.Reader) (hello, e
 		return hello{}, fmt.Errorf("greet the running pgmirror: %w", err)
 	}
 	// A server that turns the client away may have closed already, so what it wrote is read even when writing fails.
-	writeErr := writeHello(bufio.NewWriter(conn), Version, hello{Program: "pgmirror"})
+	writeErr := writeHello(bufio.NewWriter(conn), Version, hello{Program: "pgmirror", Capabilities: []string{capabilityEnded}})
 	version, theirs, err := readHello(in)
 	switch {
 	case err != nil:

@@ -27,8 +27,12 @@ var ErrClosed = errors.New("read-state client closed")
 // ErrReleased means that a State was used after its Release.
 var ErrReleased = errors.New("read state released")
 
+// ErrEnded means that the mirror ended a State that held too much for too long.
+var ErrEnded = errors.New("read state ended by the mirror")
+
 // Codes of RemoteError.
 const (
+	codeEnded    = "ended"
 	codeTimeout  = "timeout"
 	codeCanceled = "canceled"
 	codeReleased = "released"
@@ -36,7 +40,7 @@ const (
 )
 
 // RemoteError is an error that the running mirror answered. errors.Is sees context.DeadlineExceeded, context.Canceled and
-// ErrReleased through it.
+// ErrReleased and ErrEnded through it.
 type RemoteError struct {
 	Code    string
 	Message string
@@ -53,6 +57,8 @@ func (e *RemoteError) Is(target error) bool {
 		return target == context.Canceled
 	case codeReleased:
 		return target == ErrReleased
+	case codeEnded:
+		return target == ErrEnded
 	}
 	return false
 }
@@ -65,6 +71,8 @@ func errorCode(err error) string {
 		return codeCanceled
 	case errors.Is(err, ErrReleased):
 		return codeReleased
+	case errors.Is(err, ErrEnded):
+		return codeEnded
 	}
 	return codeOther
 }

@@ -14,7 +14,11 @@ const Version = 1
 // magic opens the connection on both sides.
 const magic = "pgmirror"
 
-const capabilityProgress = "progress"
+// Capabilities of the peers.
+const (
+	capabilityProgress = "progress"
+	capabilityEnded    = "ended"
+)
 
 // hello is the JSON both sides send first. Its place on the wire is the same in every version.
 type hello struct {
