@@ -115,7 +115,6 @@ const memoryFloor = 1 << 20
 
 // parseMemory reads a bound in bytes, with a unit, or as a share of what the machine has.
 func parseMemory(v string, machine func() (int64, error)) (int64, error) {
-	number, unit := v, int64(1)
 	if share, ok := strings.CutSuffix(v, "%"); ok {
 		total, err := machine()
 		if err != nil {
@@ -127,6 +126,18 @@ func parseMemory(v string, machine func() (int64, error)) (int64, error) {
 		}
 		return int64(float64(total) * percent / 100), nil
 	}
+	n, err := parseSize(v)
+	if errors.Is(err, errNoSize) {
+		err = fmt.Errorf("%q is not a size such as 2GB, 512MiB or 25%%", v)
+	}
+	return n, err
+}
+
+var errNoSize = errors.New("not a size such as 2GB or 512MiB")
+
+// parseSize reads a number of bytes, of at least memoryFloor.
+func parseSize(v string) (int64, error) {
+	number, unit := v, int64(1)
 	for _, u := range byteUnits {
 		if cut, ok := strings.CutSuffix(v, u.suffix); ok {
 			number, unit = strings.TrimSpace(cut), u.bytes
@@ -135,7 +146,7 @@ func parseMemory(v string, machine func() (int64, error)) (int64, error) {
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%q is not a size such as 2GB, 512MiB or 25%%", v)
+		return 0, fmt.Errorf("%q is %w", v, errNoSize)
 	}
 	if n > (1<<62)/unit || n*unit < memoryFloor {
 		return 0, fmt.Errorf("%q is not at least %d MiB", v, memoryFloor>>20)
