@@ -45,6 +45,11 @@ func (sc *scope) refused() bool {
 // explain puts before a statement's error why it had no state, or in its place: as long as none was ever pinned there are no
 // views, and DuckDB knows no table of that name.
 func (sc *scope) explain(err error) error {
+	if sc.state != nil {
+		if ended := sc.state.state.Ended(); ended != nil {
+			return ended // what failed is files that are not there any more
+		}
+	}
 	if sc.err == nil || strings.Contains(err.Error(), sc.err.Error()) {
 		return err
 	}
@@ -157,6 +162,9 @@ func (db *DB) tableSQL(key string, txid uint64) (string, error) {
 	}
 	if s.scope.err != nil {
 		return "", s.scope.err
+	}
+	if err := s.scope.state.state.Ended(); err != nil {
+		return "", err
 	}
 	t, ok := s.scope.state.byKey[key]
 	if !ok {

@@ -76,7 +76,7 @@ func (m *Mirror) Call(ctx context.Context, command string, args []byte, progress
 		if err := decodeArgs(args, &req); err != nil {
 			return nil, err
 		}
-		return nil, m.hold(ctx, req, progress)
+		return nil, m.holdCheckpoint(ctx, req, progress)
 	case "resync":
 		var req ResyncRequest
 		if err := decodeArgs(args, &req); err != nil {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sort"
 	"strconv"
-	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -36,10 +35,8 @@ func (m *Mirror) pinChanges(ctx context.Context, wait, to LSN, want *readstate.C
 	}
 	st := &readstate.State{LSN: to, Pinned: m.clock.Now()}
 	m.readers.opened()
-	st.Release = sync.OnceFunc(func() {
-		m.marks.release(p)
-		m.readers.closed()
-	})
+	h := &hold{m: m, state: st, unpin: func() { m.marks.release(p) }}
+	st.Release, st.Settle, st.Kept = h.release, h.settle, h.kept // it names no files: whoever settles it has read its rows
 	t, err := m.changeTable(want.Table, p.LSN, to)
 	if err != nil {
 		st.Release()

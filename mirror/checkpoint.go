@@ -283,7 +283,7 @@ func (m *Mirror) reap(ctx context.Context) error {
 		}
 		m.reapPast(low)
 		indexes, m.staleIndexes = m.staleIndexes, nil
-		discarded, m.discarded = m.discarded, nil
+		discarded, m.discarded = m.settled.split(m.discarded)
 		paths = m.takeGarbage(low)
 		return nil
 	})

@@ -3,7 +3,6 @@ package mirror
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pglogrepl"
@@ -103,8 +102,8 @@ type HoldRequest struct {
 	LSN string `json:"lsn"`
 }
 
-// hold says one line when the checkpoint is held, and holds it until the caller gives up or the mirror stops.
-func (m *Mirror) hold(ctx context.Context, req HoldRequest, progress func(string)) error {
+// holdCheckpoint says one line when the checkpoint is held, and holds it until the caller gives up or the mirror stops.
+func (m *Mirror) holdCheckpoint(ctx context.Context, req HoldRequest, progress func(string)) error {
 	at, err := pglogrepl.ParseLSN(req.LSN)
 	if err != nil {
 		return fmt.Errorf("hold: %q is not an LSN", req.LSN)
@@ -191,7 +190,9 @@ func (m *Mirror) dueGarbage(low LSN) (due []string, waiting int) {
 	now := m.clock.Now()
 	for i := range m.garbage {
 		if g := &m.garbage[i]; g.due(low, oldest, now, m.cfg.Grace) {
-			due = append(due, g.paths...)
+			gone, stay := m.settled.split(g.paths)
+			due = append(due, gone...)
+			waiting += len(stay)
 		} else {
 			waiting += len(g.paths)
 		}
@@ -203,12 +204,18 @@ func (m *Mirror) dueGarbage(low LSN) (due []string, waiting int) {
 func (m *Mirror) takeGarbage(low LSN) (taken []string) {
 	_, oldest := m.marks.readerCount()
 	now := m.clock.Now()
-	m.garbage = slices.DeleteFunc(m.garbage, func(g garbage) bool {
-		due := g.due(low, oldest, now, m.cfg.Grace)
-		if due {
-			taken = append(taken, g.paths...)
+	keep := m.garbage[:0]
+	for _, g := range m.garbage {
+		if g.due(low, oldest, now, m.cfg.Grace) {
+			var gone []string
+			gone, g.paths = m.settled.split(g.paths)
+			taken = append(taken, gone...)
 		}
-		return due
-	})
+		if len(g.paths) > 0 {
+			keep = append(keep, g)
+		}
+	}
+	clear(m.garbage[len(keep):])
+	m.garbage = keep
 	return taken
 }

@@ -30,6 +30,7 @@ type Mirror struct {
 	copying  copyProgress
 	lookups  lookupCounts
 	readers  readers
+	settled  settledFiles
 
 	events  chan pgcdc.Event
 	turns   chan *turn    // for between two transactions

@@ -142,15 +142,10 @@ const (
 
 // stateAt assembles a state. release gives up its hold on at; it is called when the assembly fails.
 func (m *Mirror) stateAt(at LSN, release func(), how reading) (*readstate.State, error) {
-	var once sync.Once
 	st := &readstate.State{LSN: at, Pinned: m.clock.Now()}
 	m.readers.opened()
-	st.Release = func() {
-		once.Do(func() {
-			release()
-			m.readers.closed()
-		})
-	}
+	h := &hold{m: m, state: st, unpin: release}
+	st.Release, st.Settle, st.Kept = h.release, h.settle, h.kept
 	for _, v := range m.shared.views() {
 		v = v.at(at)
 		rt := &readstate.Table{Name: v.table.name, Schema: v.schema}

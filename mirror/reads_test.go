@@ -241,7 +241,29 @@ func (w *world) snapshot(c iceberg.Commit) {
 // pinnedState is a state that a reader keeps.
 type pinnedState struct {
 	*readstate.State
-	checkpoints int // how many there had been
+	checkpoints int        // how many there had been
+	settled     [][]string // what it sees of each table, once it has settled
+}
+
+// settleState lets a state go on without its LSN.
+func (w *world) settleState(p *pinnedState) {
+	w.t.Helper()
+	w.note("the state at %s settles", p.LSN)
+	w.compare(p.State, false)
+	for _, rt := range p.Tables {
+		p.settled = append(p.settled, w.rowsOf(rt))
+	}
+	p.Settle()
+}
+
+// compareSettled: whatever became of the tables, a settled state sees what it saw.
+func (w *world) compareSettled(p *pinnedState) {
+	w.t.Helper()
+	for i, rt := range p.Tables {
+		if got := w.rowsOf(rt); !slices.Equal(got, p.settled[i]) {
+			w.fatal("table %s at %s, which settled:\n got %v\nwant %v", rt.Name, p.LSN, got, p.settled[i])
+		}
+	}
 }
 
 // readSomewhere reads at a random LSN of the window.
@@ -259,7 +281,7 @@ func (w *world) readSomewhere() {
 	from := at + LSN(w.rng.Uint64N(uint64(high-at)+1))
 	w.compareChanges(from, from+LSN(w.rng.Uint64N(uint64(high-from)+1)))
 	if len(w.pinned) < 4 && w.rng.IntN(3) == 0 {
-		w.pinned = append(w.pinned, pinnedState{st, w.snapshots})
+		w.pinned = append(w.pinned, pinnedState{State: st, checkpoints: w.snapshots})
 		return
 	}
 	st.Release()
@@ -273,7 +295,14 @@ func (w *world) readAgain() {
 	}
 	i := w.rng.IntN(len(w.pinned))
 	w.note("read again at %s", w.pinned[i].LSN)
-	w.compare(w.pinned[i].State, false)
+	switch p := &w.pinned[i]; {
+	case p.settled != nil:
+		w.compareSettled(p)
+	case w.rng.IntN(4) == 0:
+		w.settleState(p)
+	default:
+		w.compare(p.State, false)
+	}
 	w.longest = max(w.longest, w.snapshots-w.pinned[i].checkpoints)
 	if w.rng.IntN(6) == 0 {
 		w.pinned[i].Release()

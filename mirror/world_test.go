@@ -45,6 +45,7 @@ type world struct {
 	faults   int   // tables that may still be made to fail
 	alters   bool  // columns come, go, and get other names
 	steady   bool  // not now
+	sound    bool  // no effect fails
 	taken    int   // such changes that were taken over in place
 
 	sending bool // commits go to the mirror at once
@@ -638,7 +639,7 @@ func (w *world) during(name string, job func() error) {
 		w.ware.writing()
 		return w.effect("commit")
 	}
-	if w.rng.IntN(6) == 0 {
+	if !w.sound && w.rng.IntN(6) == 0 {
 		effects := []string{"file index", "version installed", "commit", "acknowledge"}
 		w.failAt(effects[w.rng.IntN(len(effects))])
 	}
@@ -663,6 +664,13 @@ func (w *world) during(name string, job func() error) {
 // end finishes the last life.
 func (w *world) end() {
 	w.t.Helper()
+	for _, p := range w.pinned {
+		p.Release()
+	}
+	w.pinned = nil
+	if w.m.readers.openStates() == 0 && len(w.m.settled.named)+len(w.m.settled.kept) > 0 {
+		w.fatal("files are named by no state: %v, %v", w.m.settled.named, w.m.settled.kept)
+	}
 	w.stop()
 	if err := <-w.ended; err != nil {
 		w.fatal("the applier ended: %v", err)

@@ -42,6 +42,7 @@ type Client struct {
 	err        error
 	lastID     uint64
 	exchanges  map[uint64]*exchange
+	lives      map[uint64]*life // of the states that are pinned, by the server's IDs
 	queue      []outFrame
 	searchPath []string
 	schemas    map[uint64]*arrow.Schema // of the newest state, by the server's IDs
@@ -68,6 +69,7 @@ func NewClient(ctx context.Context, conn net.Conn, config ClientConfig) (*Client
 		done:       make(chan struct{}),
 		wake:       make(chan struct{}, 1),
 		exchanges:  map[uint64]*exchange{},
+		lives:      map[uint64]*life{},
 		searchPath: theirs.SearchPath,
 		past:       slices.Contains(theirs.Capabilities, capabilityPast),
 	}
@@ -89,7 +91,7 @@ func greetServer(ctx context.Context, conn net.Conn, in *bufio.Reader) (hello, e
 		return hello{}, fmt.Errorf("greet the running pgmirror: %w", err)
 	}
 	// A server that turns the client away may have closed already, so what it wrote is read even when writing fails.
-	writeErr := writeHello(bufio.NewWriter(conn), Version, hello{Program: "pgmirror"})
+	writeErr := writeHello(bufio.NewWriter(conn), Version, hello{Program: "pgmirror", Capabilities: []string{capabilityEnded}})
 	version, theirs, err := readHello(in)
 	switch {
 	case err != nil:

@@ -41,16 +41,16 @@ func (c *Client) Pin(ctx context.Context, req PinRequest) (*State, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pin a read state: %w", err)
 	}
-	state, err := c.build(ctx, e.state, e.body, req.VectorsLater)
+	state, err := c.build(ctx, e.state, e.life, e.body, req.VectorsLater)
 	if err != nil {
-		c.post(request{Op: opRelease, State: e.state}, nil)
+		c.giveUp(e.state)
 		return nil, fmt.Errorf("pin a read state: %w", err)
 	}
 	return state, nil
 }
 
 // build makes the State of a pin's answer.
-func (c *Client) build(ctx context.Context, handle uint64, body []byte, later bool) (*State, error) {
+func (c *Client) build(ctx context.Context, handle uint64, life *life, body []byte, later bool) (*State, error) {
 	wire, err := parseState(body)
 	if err != nil {
 		return nil, err
@@ -66,10 +66,9 @@ func (c *Client) build(ctx context.Context, handle uint64, body []byte, later bo
 		}
 	}
 	tables := make([]*remoteTable, len(wire.Tables))
-	released := new(atomic.Bool)
 	wanted := newVectorList()
 	for i := range wire.Tables {
-		tables[i] = &remoteTable{client: c, handle: handle, released: released, wire: &wire.Tables[i], schema: schemas[i]}
+		tables[i] = &remoteTable{client: c, handle: handle, life: life, wire: &wire.Tables[i], schema: schemas[i]}
 		if err := wanted.add(c, tables[i].wire); err != nil {
 			return nil, err
 		}
@@ -80,11 +79,11 @@ func (c *Client) build(ctx context.Context, handle uint64, body []byte, later bo
 		}
 	}
 	batches := c.cache.pin(serverIDs)
-	state := &State{LSN: LSN(wire.LSN), Pinned: wire.Pinned, Tables: make([]*Table, len(wire.Tables))}
+	state := &State{LSN: LSN(wire.LSN), Pinned: wire.Pinned, Tables: make([]*Table, len(wire.Tables)), ended: life.ended}
 	state.Release = sync.OnceFunc(func() {
-		released.Store(true)
+		life.end(ErrReleased)
 		c.cache.unpin(batches)
-		c.post(request{Op: opRelease, State: handle}, nil)
+		c.giveUp(handle)
 	})
 	next := 0
 	for i, t := range tables {
@@ -96,6 +95,36 @@ func (c *Client) build(ctx context.Context, handle uint64, body []byte, later bo
 	c.searchPath = wire.SearchPath
 	c.mu.Unlock()
 	return state, nil
+}
+
+// life says whether a state that was pinned can be read.
+type life struct{ reason atomic.Pointer[error] }
+
+// end is heard once: the first reason stays.
+func (l *life) end(reason error) { l.reason.CompareAndSwap(nil, &reason) }
+
+// over is why the state cannot be read any more; nil while it can.
+func (l *life) over() error {
+	if reason := l.reason.Load(); reason != nil {
+		return *reason
+	}
+	return nil
+}
+
+// ended is State.Ended.
+func (l *life) ended() error {
+	if err := l.over(); errors.Is(err, ErrEnded) {
+		return err
+	}
+	return nil
+}
+
+// giveUp releases a state on the server.
+func (c *Client) giveUp(handle uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.lives, handle)
+	c.postLocked(request{Op: opRelease, State: handle}, nil)
 }
 
 // fetchSchemas returns the schema of each table, nil for one without. Most pins name what the one before named, and the
@@ -139,7 +168,7 @@ func (c *Client) fetchSchemas(ctx context.Context, handle uint64, wire *wireStat
 type remoteColumns struct {
 	client   *Client
 	handle   uint64
-	released *atomic.Bool
+	life     *life
 	serverID uint64
 	batch    *cachedBatch
 	schema   *arrow.Schema
@@ -149,8 +178,8 @@ type remoteColumns struct {
 // Read fetches a column's rows that are not here yet up to the batch's last, whatever part of them is read: scans take
 // all, and later reads find them.
 func (r *remoteColumns) Read(columns []int, from, to int) ([]arrow.Array, error) {
-	if r.released.Load() {
-		return nil, ErrReleased
+	if err := r.life.over(); err != nil {
+		return nil, err
 	}
 	if from < 0 || from > to || to > r.rows {
 		return nil, fmt.Errorf("read rows %d to %d of a batch of %d", from, to, r.rows)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -13,12 +12,12 @@ import (
 
 // remoteTable is a table of a state as a pin's answer describes it.
 type remoteTable struct {
-	client   *Client
-	handle   uint64
-	released *atomic.Bool
-	wire     *wireTable
-	schema   *arrow.Schema
-	batches  []*cachedBatch
+	client  *Client
+	handle  uint64
+	life    *life
+	wire    *wireTable
+	schema  *arrow.Schema
+	batches []*cachedBatch
 }
 
 // table makes the Table: an incomplete one when one of its vectors is not among those given.
@@ -43,7 +42,7 @@ func (t *remoteTable) table(vectors map[uint64]*deletion.Vector) *Table {
 	for i, wb := range t.wire.Batches {
 		out.Batches = append(out.Batches, Batch{
 			ID: t.batches[i].localID, Sealed: wb.Sealed, Rows: wb.Rows, Deleted: in(wb.Deleted),
-			Columns: &remoteColumns{client: t.client, handle: t.handle, released: t.released, serverID: wb.ID, batch: t.batches[i], schema: t.schema, rows: wb.Rows},
+			Columns: &remoteColumns{client: t.client, handle: t.handle, life: t.life, serverID: wb.ID, batch: t.batches[i], schema: t.schema, rows: wb.Rows},
 		})
 	}
 	return out
@@ -51,8 +50,8 @@ func (t *remoteTable) table(vectors map[uint64]*deletion.Vector) *Table {
 
 // complete is Table.Complete of a table that has been left incomplete.
 func (t *remoteTable) complete(ctx context.Context) (*Table, error) {
-	if t.released.Load() {
-		return nil, ErrReleased
+	if err := t.life.over(); err != nil {
+		return nil, err
 	}
 	wanted := newVectorList()
 	err := wanted.add(t.client, t.wire)

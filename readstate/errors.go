@@ -30,17 +30,21 @@ var ErrReleased = errors.New("read state released")
 // ErrOutsideWindow means that the LSN or time asked for cannot be read any more, or not yet.
 var ErrOutsideWindow = errors.New("not readable any more, or not yet")
 
+// ErrEnded means that the mirror ended a State that held too much for too long.
+var ErrEnded = errors.New("read state ended by the mirror")
+
 // Codes of RemoteError.
 const (
 	codeTimeout  = "timeout"
 	codeCanceled = "canceled"
 	codeReleased = "released"
 	codeOutside  = "outside"
+	codeEnded    = "ended"
 	codeOther    = "error"
 )
 
 // RemoteError is an error that the running mirror answered. errors.Is sees context.DeadlineExceeded, context.Canceled,
-// ErrReleased and ErrOutsideWindow through it.
+// ErrReleased, ErrOutsideWindow and ErrEnded through it.
 type RemoteError struct {
 	Code    string
 	Message string
@@ -59,6 +63,8 @@ func (e *RemoteError) Is(target error) bool {
 		return target == ErrReleased
 	case codeOutside:
 		return target == ErrOutsideWindow
+	case codeEnded:
+		return target == ErrEnded
 	}
 	return false
 }
@@ -73,6 +79,8 @@ func errorCode(err error) string {
 		return codeReleased
 	case errors.Is(err, ErrOutsideWindow):
 		return codeOutside
+	case errors.Is(err, ErrEnded):
+		return codeEnded
 	}
 	return codeOther
 }

@@ -12,6 +12,7 @@ type exchange struct {
 	parts     [][]byte
 	body      []byte
 	state     uint64
+	life      *life // of the state that it pinned
 	err       error
 	abandoned bool
 	lines     []string
@@ -84,6 +85,12 @@ func (c *Client) abandon(id uint64, e *exchange) bool {
 func (c *Client) take(a answer, body []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if a.Kind == kindEnded {
+		if l := c.lives[a.State]; l != nil { // else it is being released
+			l.end(&RemoteError{Code: codeEnded, Message: a.Message})
+		}
+		return nil
+	}
 	e := c.exchanges[a.ID]
 	if e == nil {
 		return protocolErrorf("answer to the unknown request %d", a.ID)
@@ -111,8 +118,13 @@ func (c *Client) take(a answer, body []byte) error {
 			return protocolErrorf("%d parts are missing from the answer to a request of %s", e.maxParts, e.op)
 		}
 		e.body, e.state = body, a.State
-		if e.abandoned && e.op == opPin {
+		switch {
+		case e.op != opPin:
+		case e.abandoned:
 			c.postLocked(request{Op: opRelease, State: a.State}, nil)
+		default: // now, since the next frame may end it
+			e.life = &life{}
+			c.lives[a.State] = e.life
 		}
 	case kindError:
 		e.err = &RemoteError{Code: a.Code, Message: a.Message}

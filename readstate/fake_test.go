@@ -166,6 +166,10 @@ type fakeProvider struct {
 	lsn    LSN
 	tables []*fakeTable
 	states []*State // every state it made
+	copies []*State // the same, which no server has
+	// Of the states it makes, if set.
+	settled func()
+	kept    func() int64
 
 	open     atomic.Int64
 	released chan struct{} // gets a token for each release
@@ -207,7 +211,9 @@ func (p *fakeProvider) Pin(ctx context.Context, req PinRequest) (*State, error) 
 		p.open.Add(-1)
 		p.released <- struct{}{}
 	})
+	state.Settle, state.Kept = p.settled, p.kept
 	p.states = append(p.states, state)
+	p.copies = append(p.copies, copyOf(state))
 	return state, nil
 }
 

@@ -81,7 +81,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		client := &Client{
 			conn: &scriptConn{}, slots: make(chan struct{}, 5), done: make(chan struct{}), wake: make(chan struct{}, 1),
-			exchanges: map[uint64]*exchange{
+			lives: map[uint64]*life{}, exchanges: map[uint64]*exchange{
 				1: {op: opPin}, 2: {op: opVectors, maxParts: 2}, 3: {op: opColumns, maxParts: len(testTypes)}, 4: {op: opCall},
 				5: {op: opSchemas, maxParts: 1},
 			},

@@ -16,7 +16,8 @@ const magic = "pgmirror"
 
 const (
 	capabilityProgress = "progress"
-	capabilityPast     = "past" // a pin may have at_time_us and changes
+	capabilityPast     = "past"  // a pin may have at_time_us and changes
+	capabilityEnded    = "ended" // answers of the kind ended
 )
 
 // hello is the JSON both sides send first. Its place on the wire is the same in every version.

@@ -1,7 +1,11 @@
 package readstate
 
 import (
+	"fmt"
+	"sync"
 	"sync/atomic"
+
+	"github.com/apache/arrow-go/v18/arrow"
 
 	"pgmirror/deletion"
 )
@@ -9,10 +13,18 @@ import (
 // pin is a provider's state held for a connection. It is released when its owner and every request that reads through it
 // have left.
 type pin struct {
+	session *session
+	id      uint64
 	state   *State
 	users   atomic.Int64
-	vectors map[uint64]*deletion.Vector
+
+	mu      sync.RWMutex
+	vectors map[uint64]*deletion.Vector // nil when settled or ended
 	batches map[uint64]pinnedBatch
+	settled *settled // what came in their place; nil before
+	ended   error    // why it was taken from its owner; nil while it was not
+
+	warned bool // that it cannot be settled; the settler's
 }
 
 type pinnedBatch struct {
@@ -43,8 +55,76 @@ func newPin(state *State) *pin {
 // enter needs a user who has not left.
 func (p *pin) enter() { p.users.Add(1) }
 
+// leave frees the state when it was the last user.
 func (p *pin) leave() {
 	if p.users.Add(-1) == 0 {
-		p.state.Release()
+		p.free()
 	}
+}
+
+// free releases the state and removes its file. Calling it again does nothing.
+func (p *pin) free() {
+	p.state.Release()
+	p.mu.Lock()
+	kept := p.settled
+	p.vectors, p.batches, p.settled = nil, nil, nil
+	p.mu.Unlock()
+	if kept == nil {
+		return
+	}
+	s := p.session.server
+	s.counters.settled.Add(-1)
+	s.counters.settledBytes.Add(-kept.size)
+	if err := kept.remove(); err != nil {
+		s.log.Warn("remove the file of a read state", "err", err)
+	}
+}
+
+// blobs are those of some of the state's vectors, in the order asked.
+func (p *pin) blobs(ids []uint64) ([][]byte, error) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if p.ended != nil {
+		return nil, p.ended
+	}
+	for _, id := range ids {
+		known := p.vectors[id] != nil
+		if p.settled != nil {
+			_, known = p.settled.vectors[id]
+		}
+		if !known {
+			return nil, fmt.Errorf("the read state has no vector %d", id)
+		}
+	}
+	if p.settled != nil {
+		return p.settled.blobs(ids)
+	}
+	blobs := make([][]byte, len(ids))
+	for i, id := range ids {
+		var err error
+		if blobs[i], err = p.vectors[id].MarshalBlob(); err != nil {
+			return nil, err
+		}
+	}
+	return blobs, nil
+}
+
+// batch finds a batch: its table, the rows that the state shows of it, and how to read them.
+func (p *pin) batch(id uint64) (table *Table, rows int, read func(columns []int, from, to int) ([]arrow.Array, error), err error) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	switch {
+	case p.ended != nil:
+		return nil, 0, nil, p.ended
+	case p.settled != nil:
+		if b, ok := p.settled.batches[id]; ok {
+			kept := p.settled // its file stays: the caller has entered
+			return b.table, b.rows, func(columns []int, from, to int) ([]arrow.Array, error) { return b.read(kept, columns, from, to) }, nil
+		}
+	default:
+		if b, ok := p.batches[id]; ok {
+			return b.table, b.Rows, b.Columns.Read, nil
+		}
+	}
+	return nil, 0, nil, fmt.Errorf("the read state has no batch %d", id)
 }

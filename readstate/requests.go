@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
-
-	"pgmirror/deletion"
 )
 
 // pin makes a state and describes it.
@@ -39,16 +37,20 @@ func (s *session) pin(ctx context.Context, req request) (uint64, []byte, error) 
 	}
 	s.server.counters.openStates.Add(1)
 	s.server.counters.statesPinned.Add(1)
+	p := newPin(state)
+	p.session = s
 	s.mu.Lock()
 	s.lastPin++
 	id := s.lastPin
-	s.pins[id] = newPin(state)
+	p.id = id
+	s.pins[id] = p
 	s.mu.Unlock()
 
 	wire, err := stateToWire(state, s.server.provider.SearchPath(), s.nameSchemas(state))
 	if err == nil {
 		var body []byte
 		if body, err = json.Marshal(wire); err == nil {
+			s.server.watch(p)
 			return id, body, nil
 		}
 	}
@@ -113,17 +115,11 @@ func (s *session) sendVectors(req request) error {
 		return err
 	}
 	defer p.leave()
-	vectors := make([]*deletion.Vector, len(req.Vectors))
-	for i, id := range req.Vectors {
-		if vectors[i] = p.vectors[id]; vectors[i] == nil {
-			return fmt.Errorf("the read state has no vector %d", id)
-		}
+	blobs, err := p.blobs(req.Vectors)
+	if err != nil {
+		return err
 	}
-	for _, vector := range vectors {
-		blob, err := vector.MarshalBlob()
-		if err != nil {
-			return err
-		}
+	for _, blob := range blobs {
 		s.server.counters.vectors.Add(1)
 		if err := s.send(answer{ID: req.ID, Kind: kindPart}, false, blob); err != nil {
 			return err
@@ -139,40 +135,40 @@ func (s *session) sendColumns(req request) error {
 		return err
 	}
 	defer p.leave()
-	b, ok := p.batches[req.Batch]
-	if !ok {
-		return fmt.Errorf("the read state has no batch %d", req.Batch)
+	table, rows, read, err := p.batch(req.Batch)
+	if err != nil {
+		return err
 	}
-	fields := b.table.Schema.Fields()
+	fields := table.Schema.Fields()
 	if len(req.Columns) > maxColumns {
 		return fmt.Errorf("%d columns in one request, allowed are %d", len(req.Columns), maxColumns)
 	}
-	if req.From < 0 || req.From > req.To || req.To > b.Rows {
-		return fmt.Errorf("rows %d to %d of a batch of %d", req.From, req.To, b.Rows)
+	if req.From < 0 || req.From > req.To || req.To > rows {
+		return fmt.Errorf("rows %d to %d of a batch of %d", req.From, req.To, rows)
 	}
 	for _, column := range req.Columns {
 		if column < 0 || column >= len(fields) {
 			return fmt.Errorf("column %d of a table of %d", column, len(fields))
 		}
 	}
-	arrays, err := b.Columns.Read(req.Columns, req.From, req.To)
+	arrays, err := read(req.Columns, req.From, req.To)
 	if err != nil {
-		return fmt.Errorf("read columns of table %s: %w", b.table.Name, err)
+		return fmt.Errorf("read columns of table %s: %w", table.Name, err)
 	}
 	if len(arrays) != len(req.Columns) {
-		return fmt.Errorf("read columns of table %s: %d came for %d", b.table.Name, len(arrays), len(req.Columns))
+		return fmt.Errorf("read columns of table %s: %d came for %d", table.Name, len(arrays), len(req.Columns))
 	}
 	for i, array := range arrays {
 		field := fields[req.Columns[i]]
 		if array.Len() != req.To-req.From {
-			return fmt.Errorf("read column %s of table %s: %d rows came for %d", field.Name, b.table.Name, array.Len(), req.To-req.From)
+			return fmt.Errorf("read column %s of table %s: %d rows came for %d", field.Name, table.Name, array.Len(), req.To-req.From)
 		}
 		encoded, err := encodeColumn(field.Type, array)
 		if err != nil {
-			return fmt.Errorf("send column %s of table %s: %w", field.Name, b.table.Name, err)
+			return fmt.Errorf("send column %s of table %s: %w", field.Name, table.Name, err)
 		}
 		if encoded.size > maxAnswer {
-			return fmt.Errorf("send column %s of table %s: %d bytes, allowed are %d", field.Name, b.table.Name, encoded.size, int64(maxAnswer))
+			return fmt.Errorf("send column %s of table %s: %d bytes, allowed are %d", field.Name, table.Name, encoded.size, int64(maxAnswer))
 		}
 		s.server.counters.columns.Add(1)
 		s.server.counters.columnBytes.Add(encoded.size)

@@ -20,6 +20,12 @@ type ServerConfig struct {
 	MaxPins        int           // states a connection holds; default 1024
 	WriteStall     time.Duration // a client that takes no byte for so long is cut off; default 30 s
 	HelloTimeout   time.Duration // for the client's first bytes; default 10 s
+
+	// Dir is a directory of the server's own for what states older than Limit see; empty: they go on holding their LSN. What an earlier
+	// life left there is removed.
+	Dir      string
+	Limit    time.Duration // default 5 min
+	MaxBytes int64         // that a state older than Limit may hold on disk, its file and files kept for it; default 16 GiB
 }
 
 func (c ServerConfig) withDefaults() ServerConfig {
@@ -28,8 +34,16 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	setDefault(&c.MaxPins, 1024)
 	setDefault(&c.WriteStall, 30*time.Second)
 	setDefault(&c.HelloTimeout, 10*time.Second)
+	setDefault(&c.Limit, DefaultLimit)
+	setDefault(&c.MaxBytes, DefaultMaxBytes)
 	return c
 }
+
+// Defaults of ServerConfig.
+const (
+	DefaultLimit    = 5 * time.Minute
+	DefaultMaxBytes = 16 << 30
+)
 
 func setDefault[T int | int64 | time.Duration](value *T, otherwise T) {
 	if *value <= 0 {
@@ -44,11 +58,15 @@ type Server struct {
 	config   ServerConfig
 	counters counters
 	cutOffs  cutOffs
+
+	mu      sync.Mutex // before a session's
+	watched map[*pin]struct{}
 }
 
 type counters struct {
 	connections, openStates                     atomic.Int64
 	statesPinned, columnBytes, columns, vectors atomic.Int64
+	settled, settledBytes, ended                atomic.Int64
 }
 
 // Stats counts a server's work since it was made.
@@ -59,11 +77,14 @@ type Stats struct {
 	Columns      int64 // memory columns sent
 	ColumnBytes  int64 // their bytes
 	Vectors      int64 // deletion vectors sent
+	Settled      int64 // open states whose vectors and memory rows are in a file now
+	SettledBytes int64 // of these files
+	Ended        int64 // states that held too much
 }
 
 // NewServer returns a server that Serve starts.
 func NewServer(provider Provider, log *slog.Logger, config ServerConfig) *Server {
-	return &Server{provider: provider, log: log, config: config.withDefaults(), cutOffs: cutOffs{log: log}}
+	return &Server{provider: provider, log: log, config: config.withDefaults(), cutOffs: cutOffs{log: log}, watched: map[*pin]struct{}{}}
 }
 
 // Stats may be called at any time.
@@ -75,6 +96,9 @@ func (s *Server) Stats() Stats {
 		Columns:      s.counters.columns.Load(),
 		ColumnBytes:  s.counters.columnBytes.Load(),
 		Vectors:      s.counters.vectors.Load(),
+		Settled:      s.counters.settled.Load(),
+		SettledBytes: s.counters.settledBytes.Load(),
+		Ended:        s.counters.ended.Load(),
 	}
 }
 
@@ -94,6 +118,12 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	defer listener.Close()
 	stop := context.AfterFunc(ctx, func() { listener.Close() })
 	defer stop()
+	if s.config.Dir != "" {
+		if err := removeSettled(s.config.Dir); err != nil {
+			return fmt.Errorf("files of read states: %w", err)
+		}
+		running.Go(func() { s.settleLoop(ctx) })
+	}
 
 	for {
 		conn, err := listener.Accept()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,6 +31,8 @@ type session struct {
 	lastPin  uint64
 	schemas  map[TableName]namedSchema // of the newest pin
 	lastID   uint64                    // of a schema
+
+	hearsEnds bool // the client knows kindEnded
 }
 
 // namedSchema is a schema and the ID by which the client keeps it.
@@ -76,13 +79,14 @@ func (s *session) greet() error {
 	if err := s.conn.SetReadDeadline(time.Now().Add(s.server.config.HelloTimeout)); err != nil {
 		return err
 	}
-	version, _, err := readHello(s.in)
+	version, theirs, err := readHello(s.in)
 	if err != nil {
 		return err
 	}
+	s.hearsEnds = slices.Contains(theirs.Capabilities, capabilityEnded)
 	mine := hello{
 		Program:      "pgmirror",
-		Capabilities: []string{capabilityProgress, capabilityPast},
+		Capabilities: []string{capabilityProgress, capabilityPast, capabilityEnded},
 		MaxInFlight:  s.server.config.MaxInFlight,
 		SearchPath:   s.server.provider.SearchPath(),
 	}
@@ -235,6 +239,7 @@ func (s *session) release(id uint64) {
 	}
 	s.mu.Unlock()
 	if p != nil {
+		s.server.unwatch(p)
 		s.server.counters.openStates.Add(-1)
 		p.leave()
 	}

@@ -27,6 +27,22 @@ type State struct {
 	Tables []*Table // sorted by schema and name; tables that cannot be read at LSN are here with Err set
 	// Release gives up the pin; calling it again does nothing. Never nil.
 	Release func()
+
+	// Settle, if not nil, says that whoever holds the state has copies of its deletion vectors and memory rows now: LSN is not held any more,
+	// only the files that the state names are. It is called once at most, before Release.
+	Settle func()
+	// Kept, if not nil, is the size in bytes of those files of a settled state that nothing but such states needs.
+	Kept func() int64
+
+	ended func() error // nil: it cannot end
+}
+
+// Ended is why the mirror has taken the state from its holder, ErrEnded; nil when it has not. What the state names may then be gone.
+func (s *State) Ended() error {
+	if s.ended == nil {
+		return nil
+	}
+	return s.ended()
 }
 
 // Table is one table of a State.

@@ -62,16 +62,17 @@ const (
 	kindError    = "error"
 	kindPart     = "part"
 	kindProgress = "progress"
+	kindEnded    = "ended" // of a state, to no request: the mirror has taken it back
 )
 
 // answer is the header of a frame to the client.
 type answer struct {
-	ID      uint64 `json:"id"`
+	ID      uint64 `json:"id"` // 0 with ended
 	Kind    string `json:"kind"`
-	State   uint64 `json:"state,omitempty"` // done of a pin
-	Line    string `json:"line,omitempty"`  // progress
-	Code    string `json:"code,omitempty"`  // error
-	Message string `json:"message,omitempty"`
+	State   uint64 `json:"state,omitempty"`   // done of a pin; ended
+	Line    string `json:"line,omitempty"`    // progress
+	Code    string `json:"code,omitempty"`    // error
+	Message string `json:"message,omitempty"` // error, ended
 }
 
 // wireLSN is an LSN in PostgreSQL's own spelling.

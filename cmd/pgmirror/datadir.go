@@ -21,6 +21,7 @@ const (
 	warehouseDir  = "warehouse"
 	indexDir      = "index"
 	spillDir      = "spill"
+	readsDir      = "reads" // what old read states see
 	socketFile    = "pgmirror.sock"
 	formatPrefix  = "pgmirror data format "
 	formatVersion = 1
@@ -210,7 +211,7 @@ func syncDir(path string) error {
 
 // remove deletes what drop promises to delete, and nothing else. With everything, an empty directory goes too.
 func (d *dataDir) remove(everything bool) (removed []string, err error) {
-	names := []string{indexDir, spillDir}
+	names := []string{indexDir, spillDir, readsDir}
 	if everything {
 		names = append(names, warehouseDir, catalogFile, catalogFile+"-wal", catalogFile+"-shm", catalogFile+"-journal", socketFile, socketFile+".path", formatFile)
 	}

@@ -249,7 +249,7 @@ func TestDataDirIsDocumented(t *testing.T) {
 	for _, name := range firstColumn(operationsTable(t, "The data directory")) {
 		documented = append(documented, strings.TrimSuffix(name, "/"))
 	}
-	same(t, "entries", documented, []string{lockFile, formatFile, catalogFile, warehouseDir, indexDir, spillDir, socketFile})
+	same(t, "entries", documented, []string{lockFile, formatFile, catalogFile, warehouseDir, indexDir, spillDir, readsDir, socketFile})
 }
 
 // inspectSources walks the syntax of the files of a pattern that are no tests.

@@ -27,7 +27,7 @@ func (a *app) dropCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drop",
 		Short: "Remove the slot and the mirror's local files; keep the Iceberg tables unless told otherwise",
-		Long: `drop removes the replication slot on the source and index/ and spill/ of the data directory. With --warehouse it also
+		Long: `drop removes the replication slot on the source and index/, spill/ and reads/ of the data directory. With --warehouse it also
 removes the Iceberg tables (warehouse/ and catalog.db), with --publication also the publication on the source.
 
 It refuses while "pgmirror run" uses the data directory. What is gone already is no error. If the source cannot be reached,
@@ -221,7 +221,7 @@ func dropQuestion(t target, dir *dataDir, publications []string, o dropOptions) 
 		fmt.Fprintf(&b, ", publication %s", oneLine(name))
 	}
 	if dir != nil {
-		fmt.Fprintf(&b, "\nand removes from %s: %s/, %s/", oneLine(dir.path), indexDir, spillDir)
+		fmt.Fprintf(&b, "\nand removes from %s: %s/, %s/, %s/", oneLine(dir.path), indexDir, spillDir, readsDir)
 		if o.warehouse {
 			fmt.Fprintf(&b, ", %s/ and %s, that is, ALL MIRRORED TABLES", warehouseDir, catalogFile)
 		}

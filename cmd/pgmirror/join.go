@@ -52,7 +52,7 @@ func serve(ctx context.Context, s *settings, t target, dir *dataDir, listener ne
 	defer stopMirroring()
 	context.AfterFunc(answering, stopMirroring)
 	group.Go(func() error {
-		return readstate.NewServer(m, log, readstate.ServerConfig{}).Serve(answering, socket)
+		return readstate.NewServer(m, log, readstate.ServerConfig{Dir: dir.join(readsDir), Limit: s.ReadStateLimit, MaxBytes: s.ReadStateBytes}).Serve(answering, socket)
 	})
 	if listener != nil {
 		log.Info("HTTP port is open", "address", listener.Addr().String())

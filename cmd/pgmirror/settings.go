@@ -33,6 +33,8 @@ type settings struct {
 	MaxSlotWAL         int64 // bytes; 0 is no limit
 	OnMaxSlotWAL       string
 	History            time.Duration
+	ReadStateLimit     time.Duration
+	ReadStateBytes     int64
 	CatalogPoll        time.Duration
 	Compact            string
 	Snapshots          retention
@@ -92,6 +94,10 @@ var settingTable = []setting{
 		set: choiceSetting(func(s *settings) *string { return &s.OnMaxSlotWAL }, "warn", "drop-slot")},
 	{key: "history", meta: "DURATION", def: "0s", usage: "how far back --at may reach",
 		set: durationSetting(func(s *settings) *time.Duration { return &s.History }, 0, 30*24*time.Hour)},
+	{key: "read_state_limit", meta: "DURATION", def: "5m", usage: "age from which on a read state holds nothing but files",
+		set: durationSetting(func(s *settings) *time.Duration { return &s.ReadStateLimit }, time.Second, 30*24*time.Hour)},
+	{key: "read_state_bytes", meta: "SIZE", def: "16GiB", usage: "disk that one older read state may hold, before it ends with an error: bytes, KB to GB, KiB to GiB",
+		set: func(s *settings, v string) (err error) { s.ReadStateBytes, err = parseLargeSize(v); return err }},
 	{key: "catalog_poll", meta: "DURATION", def: "2s", usage: "time between looks at the source's catalogue",
 		set: durationSetting(func(s *settings) *time.Duration { return &s.CatalogPoll }, 10*time.Millisecond, time.Hour)},
 	{key: "compact", meta: "RULE", def: "auto", usage: "small files and files of deleted rows are made into few (auto), or left as they were written (off)",

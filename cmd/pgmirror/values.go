@@ -126,9 +126,14 @@ func parseMemory(v string, machine func() (int64, error)) (int64, error) {
 		}
 		return int64(float64(total) * percent / 100), nil
 	}
+	return parseLargeSize(v)
+}
+
+// parseLargeSize is parseSize of at least memoryFloor.
+func parseLargeSize(v string) (int64, error) {
 	n, err := parseSize(v)
 	if err != nil {
-		return 0, fmt.Errorf("%q is not a size such as 2GB, 512MiB or 25%%", v)
+		return 0, err
 	}
 	if n < memoryFloor {
 		return 0, fmt.Errorf("%q is not at least %d MiB", v, memoryFloor>>20)

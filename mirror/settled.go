@@ -1,0 +1,120 @@
+package mirror
+
+import (
+	"sync"
+
+	"pgmirror/readstate"
+)
+
+// settledFiles are the data files that settled read states name. Such a state holds no LSN: what it sees of deletions and memory rows is
+// elsewhere, and these files are all that it needs of the mirror. The zero value is ready for use.
+type settledFiles struct {
+	mu    sync.Mutex
+	named map[string]int      // states that name the file
+	kept  map[string]struct{} // of these, the files that are there for such states alone
+}
+
+// add names files, before the state that sees them lets its LSN go.
+func (s *settledFiles) add(files []readstate.File) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.named == nil {
+		s.named, s.kept = map[string]int{}, map[string]struct{}{}
+	}
+	for _, f := range files {
+		s.named[f.Path]++
+	}
+}
+
+// drop takes back what add named.
+func (s *settledFiles) drop(files []readstate.File) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range files {
+		if s.named[f.Path]--; s.named[f.Path] == 0 {
+			delete(s.named, f.Path)
+			delete(s.kept, f.Path)
+		}
+	}
+}
+
+// split says which of some files, which nobody else needs, can be deleted, and which are named and must stay for now. It is called after the readers
+// were counted: whoever settled before that is seen here, and whoever settles later was counted.
+func (s *settledFiles) split(paths []string) (gone, stay []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, path := range paths {
+		if s.named[path] == 0 {
+			gone = append(gone, path)
+			continue
+		}
+		s.kept[path] = struct{}{}
+		stay = append(stay, path)
+	}
+	return gone, stay
+}
+
+// bytes is the size of those of some files that are there for settled states alone.
+func (s *settledFiles) bytes(files []readstate.File) (n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range files {
+		if _, ok := s.kept[f.Path]; ok {
+			n += f.Bytes
+		}
+	}
+	return n
+}
+
+// hold is what an open read state keeps from being folded, rewritten or deleted: everything from its LSN on, and once it has settled the files
+// that it names.
+type hold struct {
+	m     *Mirror
+	state *readstate.State
+
+	mu    sync.Mutex
+	unpin func()           // gives up the LSN; nil when that was done
+	files []readstate.File // of a settled state
+	ended bool
+}
+
+// settle is readstate.State's Settle.
+func (h *hold) settle() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.unpin == nil {
+		return
+	}
+	for _, t := range h.state.Tables {
+		h.files = append(h.files, t.Files...)
+	}
+	for i := range h.files {
+		h.files[i].Deleted = nil // its owner has a copy
+	}
+	h.m.settled.add(h.files)
+	h.unpin()
+	h.unpin = nil
+}
+
+// release is readstate.State's Release.
+func (h *hold) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended {
+		return
+	}
+	h.ended = true
+	if h.unpin != nil {
+		h.unpin()
+		h.unpin = nil
+	}
+	h.m.settled.drop(h.files)
+	h.m.readers.closed()
+}
+
+// kept is readstate.State's Kept.
+func (h *hold) kept() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.m.settled.bytes(h.files)
+}
