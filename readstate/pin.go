@@ -109,22 +109,33 @@ func (p *pin) blobs(ids []uint64) ([][]byte, error) {
 	return blobs, nil
 }
 
-// batch finds a batch: its table, the rows that the state shows of it, and how to read them.
-func (p *pin) batch(id uint64) (table *Table, rows int, read func(columns []int, from, to int) ([]arrow.Array, error), err error) {
+// batch finds a batch: its table and the rows that the state shows of it.
+func (p *pin) batch(id uint64) (table *Table, rows int, err error) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if p.ended != nil {
+		return nil, 0, p.ended
+	}
+	if b, ok := p.batches[id]; ok {
+		return b.table, b.Rows, nil
+	}
+	if p.settled != nil {
+		if b, ok := p.settled.batches[id]; ok {
+			return b.table, b.rows, nil
+		}
+	}
+	return nil, 0, fmt.Errorf("the read state has no batch %d", id)
+}
+
+// read reads columns of a batch that batch has found. The state does not settle meanwhile: the provider may read files that only its LSN keeps.
+func (p *pin) read(id uint64, columns []int, from, to int) ([]arrow.Array, error) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	switch {
 	case p.ended != nil:
-		return nil, 0, nil, p.ended
+		return nil, p.ended
 	case p.settled != nil:
-		if b, ok := p.settled.batches[id]; ok {
-			kept := p.settled // its file stays: the caller has entered
-			return b.table, b.rows, func(columns []int, from, to int) ([]arrow.Array, error) { return b.read(kept, columns, from, to) }, nil
-		}
-	default:
-		if b, ok := p.batches[id]; ok {
-			return b.table, b.Rows, b.Columns.Read, nil
-		}
+		return p.settled.batches[id].read(p.settled, columns, from, to)
 	}
-	return nil, 0, nil, fmt.Errorf("the read state has no batch %d", id)
+	return p.batches[id].Columns.Read(columns, from, to)
 }

@@ -135,7 +135,7 @@ func (s *session) sendColumns(req request) error {
 		return err
 	}
 	defer p.leave()
-	table, rows, read, err := p.batch(req.Batch)
+	table, rows, err := p.batch(req.Batch)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (s *session) sendColumns(req request) error {
 			return fmt.Errorf("column %d of a table of %d", column, len(fields))
 		}
 	}
-	arrays, err := read(req.Columns, req.From, req.To)
+	arrays, err := p.read(req.Batch, req.Columns, req.From, req.To)
 	if err != nil {
 		return fmt.Errorf("read columns of table %s: %w", table.Name, err)
 	}
