@@ -191,11 +191,21 @@ func (w *world) columnsShown(t *modelTable, schema *arrow.Schema, at LSN) []int1
 	return nil
 }
 
-// look takes a look at the catalogue.
+// look takes a look at the catalogue, which may last.
 func (w *world) look() {
 	w.t.Helper()
 	w.settle()
 	w.note("look")
+	if w.rng.IntN(3) == 0 {
+		w.source.looked = func() {
+			w.note("meanwhile")
+			w.alterColumns()
+			for range 3 {
+				w.transaction()
+			}
+			w.settle()
+		}
+	}
 	_, err := w.m.look(context.Background())
 	w.check(err)
 }

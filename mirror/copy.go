@@ -98,7 +98,7 @@ func (m *Mirror) copyAll(ctx context.Context, id pgcdc.Identification, again boo
 		case c.table.state == stateFailed:
 		case c.changed != nil:
 			m.cfg.Log.Warn("the table changed before it was copied, and is copied when the stream has begun", "relation", c.table.String(), "err", c.changed)
-			c.table = &table{oid: c.table.oid, name: c.table.name, state: stateCopying, seen: catalog.LSN}
+			c.table = &table{oid: c.table.oid, name: c.table.name, state: stateCopying, seen: catalog.Snapshot}
 			resync = reasonOutrun
 		default:
 			tc := iceberg.TableCommit{Name: c.table.name, UUID: c.table.uuid, Create: true, Schema: c.table.shape.arrow}

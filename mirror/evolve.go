@@ -113,7 +113,7 @@ func withMissing(f arrow.Field, c *pgcdc.Column) (with arrow.Field, ok bool) {
 }
 
 // evolve gives a table the shape that a look shows, for rows from lsn on. The applier's turn.
-func (m *Mirror) evolve(t *table, now *pgcdc.Table, s *shape, lsn, seen LSN) error {
+func (m *Mirror) evolve(t *table, now *pgcdc.Table, s *shape, lsn LSN, seen uint64) error {
 	what := t.changed(now)
 	if err := m.sealOpen(t); err != nil {
 		return err
@@ -176,7 +176,7 @@ func (m *Mirror) takeOver(ctx context.Context, t *table, r *pgcdc.Relation, lsn 
 			if s == nil || s.differs(t, r) != "" {
 				return false, nil
 			}
-			return true, m.evolve(t, now, s, lsn, c.LSN)
+			return true, m.evolve(t, now, s, lsn, c.Snapshot)
 		}
 		select {
 		case <-m.clock.After(evolveAgain):

@@ -115,6 +115,8 @@ type fakeSource struct {
 	copiedRow func(oid uint32, row int) error
 	// looking, if set, runs before each look at the catalogue.
 	looking func()
+	// looked, if set, runs once, when a look has seen the catalogue and not returned yet.
+	looked func()
 	// snapshotting, if set, runs before a snapshot other than the slot's is taken.
 	snapshotting func()
 	// snapshotted, if set, runs when it is taken and the mirror does not have it yet.
@@ -234,12 +236,21 @@ func (s *fakeSource) Look(context.Context) (*pgcdc.Catalog, error) {
 		f()
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	shown := s.catalog
 	if shown == nil {
 		shown = s.tables
 	}
-	return &pgcdc.Catalog{LSN: s.insert, CheckedLSN: s.insert, Tables: append([]pgcdc.Table(nil), shown...), SearchPath: []string{"public"}}, nil
+	c := &pgcdc.Catalog{CheckedLSN: s.insert, Snapshot: uint64(s.insert), Tables: append([]pgcdc.Table(nil), shown...), SearchPath: []string{"public"}}
+	looked := s.looked
+	s.looked = nil
+	s.mu.Unlock()
+	if looked != nil {
+		looked()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.LSN = s.insert
+	return c, nil
 }
 
 // rangeRows is how many rows a block of a table holds that Extents measures.

@@ -33,9 +33,9 @@ type join struct {
 	from        LSN        // F
 	kept        *logReader // what is being replayed; nil when nothing is
 	shape       *pgcdc.Relation
-	// shown is the table in the newest look that HWM has passed, at its LSN; nil when it was not in that.
+	// shown is the table in the newest look that HWM has passed, and its Snapshot; nil when it was not in that.
 	shown   *pgcdc.Table
-	shownAt LSN
+	shownAt uint64
 
 	copy    *tableCopy // under way; nil before
 	trouble string     // why the last attempt ended; the applier's
@@ -295,7 +295,7 @@ func (m *Mirror) joinOne(ctx context.Context, j *join, before, after *pgcdc.Cata
 		return errJoinAgain
 	}
 	c := m.newCopy(now, snapshot.ConsistentPoint)
-	c.table.seen = after.LSN
+	c.table.seen = after.Snapshot
 	if err := m.inTurn(ctx, func() error { j.copy, j.old.copied = c, &c.copied; m.updateShared(); return nil }); err != nil {
 		return err
 	}
@@ -440,7 +440,7 @@ const replayWeighed = 64
 func (j *join) superseded() string {
 	t := j.table
 	switch now := j.shown; {
-	case j.shownAt <= t.seen:
+	case j.shownAt < t.seen:
 		return ""
 	case now == nil:
 		return reasonGone

@@ -73,6 +73,7 @@ type Mirror struct {
 	refused      bool                    // a fork was seen: what else has arrived is not applied
 	looks        []look
 	catalogLSN   LSN
+	catalogSeen  uint64 // Snapshot of the newest look that was compared
 	garbage      []garbage
 	// staleIndexes are FileIndexes of files that are gone from their tables.
 	discarded    []string // data files that were truncated before any snapshot named them

@@ -120,7 +120,7 @@ type table struct {
 	replayed    LSN           // end LSN of the last commit replayed before it joined; 0 once it has joined
 	copiedAt    LSN           // of the snapshot that its rows were copied from; 0 after a restart
 	truncatedBy []uint32      // the transactions that truncated it last (noteTruncate)
-	seen        LSN           // of the look at the catalogue that its definition comes from; 0 for the first copy's
+	seen        uint64        // Snapshot of the look at the catalogue that its definition comes from; 0 for the first copy's
 }
 
 // storageMark is what a look shows of where a table's rows lie and when its columns were last defined. The storage alone changes

@@ -97,13 +97,13 @@ func (m *Mirror) judge() error {
 		c, kept := m.looks[0].catalog, m.looks[0].kept
 		m.counts.currentAt.Store(m.looks[0].began.UnixNano())
 		m.looks = m.looks[1:]
-		if c.CheckedLSN < m.catalogLSN {
-			continue
+		if c.Snapshot >= m.catalogSeen { // else one that saw more was faster
+			if err := m.compare(c, kept); err != nil {
+				return err
+			}
+			m.catalogSeen = c.Snapshot
 		}
-		if err := m.compare(c, kept); err != nil {
-			return err
-		}
-		m.catalogLSN = c.CheckedLSN
+		m.catalogLSN = max(m.catalogLSN, c.CheckedLSN)
 	}
 	// Looks come every catalog_poll; while the stream is behind, only the newest of those still ahead matters.
 	if len(m.looks) > maxLooks {
@@ -126,12 +126,12 @@ func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) error {
 		seen[c.Tables[i].OID] = &c.Tables[i]
 	}
 	for _, j := range m.joins {
-		j.shown, j.shownAt = seen[j.oid], c.LSN
+		j.shown, j.shownAt = seen[j.oid], c.Snapshot
 	}
 	for _, t := range slices.Clone(m.tables) {
 		now, ok := seen[t.oid]
 		switch {
-		case c.LSN <= t.seen: // known as it is later
+		case c.Snapshot < t.seen: // known as it is later
 		case t.state == stateCopying: // its join compares for itself
 		case t.state == stateFailed:
 			switch {
@@ -158,7 +158,7 @@ func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) error {
 		case now.Fingerprint != t.fingerprint:
 			if s := t.evolved(now); s == nil || m.binary && !tableBinaryOK(now) {
 				m.outdated(t, t.oid, c.LSN, "the table's definition changed: "+t.changed(now))
-			} else if err := m.evolve(t, now, s, m.applied, c.LSN); err != nil {
+			} else if err := m.evolve(t, now, s, m.applied, c.Snapshot); err != nil {
 				return err
 			}
 		case t.rowsLost(now, kept):
@@ -169,14 +169,14 @@ func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) error {
 	}
 	for i := range c.Tables {
 		if now := &c.Tables[i]; m.byOID[now.OID] == nil {
-			m.newcomer(now, c.LSN)
+			m.newcomer(now, c)
 		}
 	}
 	return nil
 }
 
 // newcomer takes up a table that was not there before. The applier's turn.
-func (m *Mirror) newcomer(now *pgcdc.Table, lsn LSN) {
+func (m *Mirror) newcomer(now *pgcdc.Table, c *pgcdc.Catalog) {
 	if i := slices.IndexFunc(m.tables, func(t *table) bool { return t.name == nameOf(now) }); i >= 0 {
 		// It has the name of a table that is gone, or is about to be found gone or renamed.
 		if t := m.tables[i]; t.state == stateFailed && t.joining == nil {
@@ -184,13 +184,13 @@ func (m *Mirror) newcomer(now *pgcdc.Table, lsn LSN) {
 		}
 		return
 	}
-	t := &table{oid: now.OID, name: nameOf(now), state: stateCopying, seen: lsn}
+	t := &table{oid: now.OID, name: nameOf(now), state: stateCopying, seen: c.Snapshot}
 	m.adopt(t)
 	if now.Unsupported != "" {
-		m.fail(t, lsn, &failure{Reason: now.Unsupported, Remedy: remedyChanged, Gone: true})
+		m.fail(t, c.LSN, &failure{Reason: now.Unsupported, Remedy: remedyChanged, Gone: true})
 		return
 	}
-	m.cfg.Log.Info("a table has joined the publication", "relation", t.String(), "lsn", lsn.String())
+	m.cfg.Log.Info("a table has joined the publication", "relation", t.String(), "lsn", c.LSN.String())
 	m.wantJoin(now.OID, t, "it has joined the publication")
 	m.updateShared()
 }

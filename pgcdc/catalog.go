@@ -42,6 +42,10 @@ func (s *Source) look(ctx context.Context, conn *pgconn.PgConn) (*Catalog, error
 	if _, err := query(ctx, conn, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); err != nil {
 		return nil, err
 	}
+	seen, err := snapshotSize(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
 	l := looker{ctx: ctx, conn: conn, version: majorVersion(conn.ParameterStatus("server_version")), forms: s.cfg.Types}
 	publications, err := s.publications(ctx, conn, l.version)
 	if err != nil && (errors.Is(err, ErrPublicationMissing) || !errors.Is(err, ErrPublicationPartial)) {
@@ -63,7 +67,22 @@ func (s *Source) look(ctx context.Context, conn *pgconn.PgConn) (*Catalog, error
 	if err != nil {
 		return nil, err
 	}
-	return &Catalog{LSN: after, CheckedLSN: checked, Tables: tables, SearchPath: path}, nil
+	return &Catalog{LSN: after, CheckedLSN: checked, Snapshot: seen, Tables: tables, SearchPath: path}, nil
+}
+
+// snapshotSize counts the transactions whose end the connection's snapshot sees: the ids below its xmax but those in progress. It takes subtransactions in
+// progress for ended, as pg_current_snapshot does not list them; whoever is counted stays so.
+func snapshotSize(ctx context.Context, conn *pgconn.PgConn) (uint64, error) {
+	rows, err := query(ctx, conn, "SELECT pg_snapshot_xmax(s)::text::bigint - (SELECT count(*) FROM pg_snapshot_xip(s)) FROM pg_current_snapshot() s")
+	if err != nil {
+		return 0, err
+	}
+	if len(rows) != 1 {
+		return 0, malformedf("no snapshot")
+	}
+	r := rowReader{row: rows[0]}
+	size := uint64(r.int(64))
+	return size, r.err
 }
 
 func readLSN(ctx context.Context, conn *pgconn.PgConn) (LSN, error) {

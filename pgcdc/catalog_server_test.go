@@ -16,7 +16,7 @@ import (
 )
 
 var catalogTests = map[string]serverTest{
-	"Identify": catalogIdentify, "Look": catalogLook, "Refusals": catalogRefusals, "Fingerprint": catalogFingerprint,
+	"Identify": catalogIdentify, "Look": catalogLook, "LookOrder": catalogLookOrder, "Refusals": catalogRefusals, "Fingerprint": catalogFingerprint,
 	"Rewrite": catalogRewrite, "RowsKept": catalogRowsKept, "Unlogged": catalogUnlogged, "CreatePublication": catalogCreatePublication,
 }
 
@@ -90,6 +90,31 @@ func catalogLook(t *testing.T, p *harness.Postgres) {
 	}
 	if catalog.CheckedLSN < before || catalog.LSN < catalog.CheckedLSN {
 		t.Errorf("checked at %s, read at %s, WAL was at %s", catalog.CheckedLSN, catalog.LSN, before)
+	}
+}
+
+// A look that sees more has the higher Snapshot, whatever transactions and subtransactions are in progress.
+func catalogLookOrder(t *testing.T, p *harness.Postgres) {
+	r := newRig(t, p)
+	r.publish("FOR ALL TABLES")
+	one, other := p.Open("postgres", r.name), p.Open("postgres", r.name)
+	last := r.look().Snapshot
+	for _, step := range []struct {
+		session *harness.Session
+		text    string
+		ends    bool
+	}{
+		{one, "CREATE TABLE first(a int)", true}, {one, "BEGIN", false}, {one, "CREATE TABLE second(a int)", false}, {other, "CREATE TABLE third(a int)", true},
+		{one, "SAVEPOINT s", false}, {one, "CREATE TABLE fourth(a int)", false}, {other, "CREATE TABLE fifth(a int)", true}, {one, "COMMIT", true},
+	} {
+		if err := step.session.Exec(step.text); err != nil {
+			t.Fatal(err)
+		}
+		now := r.look().Snapshot
+		if now < last || step.ends && now == last { // other databases' transactions count too
+			t.Errorf("%d after %s, %d before", now, step.text, last)
+		}
+		last = now
 	}
 }
 

@@ -115,7 +115,9 @@ type Catalog struct {
 	// CheckedLSN was read before the look: every change whose commit lies at or below it and had returned to its client
 	// before the look began was seen.
 	CheckedLSN LSN
-	Tables     []Table // every relation of the publications, by schema and name
+	// Snapshot is higher in a look that sees more: neither LSN tells which of two looks that overlap that is. Looks with the same see the same.
+	Snapshot uint64
+	Tables   []Table // every relation of the publications, by schema and name
 	// SearchPath is the database's, "$user" left out, for the shell.
 	SearchPath []string
 }
