@@ -81,17 +81,36 @@ func (w *Warehouse) retentionWith(added ...checkpointMark) retention {
 type hold struct{ at LSN }
 
 // Hold keeps, until release, the snapshots that show an LSN: of each table the last one at or below it. What has expired already does not come
-// back; whoever reads looks for its snapshots after Hold has returned. release may be called twice.
-func (w *Warehouse) Hold(at LSN) (release func()) {
+// back; whoever reads looks for its snapshots after Hold has returned. It waits for a commit that is under way. A table that is dropped takes its snapshots
+// with it: files are the data files that the LSN shows, for whoever keeps those. release may be called twice.
+func (w *Warehouse) Hold(at LSN) (files []DataFile, release func(), err error) {
+	w.mu.Lock() // what a commit is about to let go was decided when it began
+	defer w.mu.Unlock()
+	for _, t := range w.tables {
+		snapshot, ok := t.at(at)
+		if snapshot == nil || !ok {
+			continue
+		}
+		shown := t
+		if snapshot.SnapshotID != t.meta.CurrentSnapshot().SnapshotID {
+			shown = &table{name: t.name, uuid: t.uuid, dir: t.dir, meta: t.meta, path: t.path}
+			if err := shown.loadSnapshot(w.files, snapshot); err != nil {
+				return nil, nil, fmt.Errorf("table %s.%s at %s: %w", t.name.Schema, t.name.Name, at, err)
+			}
+		}
+		for _, f := range shown.files {
+			files = append(files, f.file)
+		}
+	}
 	h := &hold{at}
 	w.current.Lock()
 	defer w.current.Unlock()
 	w.holds[h] = true
-	return func() {
+	return files, func() {
 		w.current.Lock()
 		defer w.current.Unlock()
 		delete(w.holds, h)
-	}
+	}, nil
 }
 
 // shown is a snapshot and the cuts at which it is what its table holds: from cut up to, but not including, until.

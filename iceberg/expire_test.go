@@ -166,7 +166,11 @@ func TestExpireKeepsWhatIsNamedOrHeld(t *testing.T) {
 					case "branch":
 						setRef(t, w, "a", "audit", id, icetable.BranchRef)
 					default:
-						release = w.Hold(5)
+						var held []DataFile
+						var err error
+						if held, release, err = w.Hold(5); err != nil || len(held) == 0 {
+							t.Fatalf("holds %v: %v", held, err)
+						}
 					}
 				}
 			}

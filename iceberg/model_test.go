@@ -161,7 +161,10 @@ func (r *modelRun) hold() {
 		r.held = 0
 	} else if cuts := r.readable(); len(cuts) > 0 {
 		r.held = cuts[r.random.IntN(len(cuts))]
-		r.let = r.w.Hold(r.held)
+		var err error
+		if _, r.let, err = r.w.Hold(r.held); err != nil {
+			r.t.Fatal(err)
+		}
 	}
 }
 

@@ -275,6 +275,8 @@ func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, starte
 // reap drops what nobody can see any more: ended segments, cut-offs below LWM, and files that were named only by readers who
 // have gone.
 func (m *Mirror) reap(ctx context.Context) error {
+	m.deleting.Lock()
+	defer m.deleting.Unlock()
 	var paths, indexes, discarded []string
 	err := m.inTurn(ctx, func() error {
 		low := m.marks.low()

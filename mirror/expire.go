@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pglogrepl"
 
 	"pgmirror/iceberg"
+	"pgmirror/readstate"
 )
 
 const (
@@ -108,8 +109,19 @@ func (m *Mirror) holdCheckpoint(ctx context.Context, req HoldRequest, progress f
 	if err != nil {
 		return fmt.Errorf("hold: %q is not an LSN", req.LSN)
 	}
-	release := m.warehouse.Hold(at)
+	files, release, err := m.warehouse.Hold(at)
+	if err != nil {
+		return fmt.Errorf("hold: %w", err)
+	}
 	defer release()
+	named := make([]readstate.File, len(files)) // their tables may be dropped
+	for i, f := range files {
+		named[i] = readstate.File{Path: f.Path, Bytes: f.Bytes}
+	}
+	m.deleting.Lock()
+	m.settled.add(named)
+	m.deleting.Unlock()
+	defer m.settled.drop(named)
 	progress("held")
 	select {
 	case <-ctx.Done():

@@ -352,7 +352,7 @@ func (w *fakeWarehouse) Expire(_ context.Context, _ int, dryRun bool) (*iceberg.
 	return x, nil
 }
 
-func (w *fakeWarehouse) Hold(LSN) (release func()) { return func() {} }
+func (w *fakeWarehouse) Hold(LSN) ([]iceberg.DataFile, func(), error) { return nil, func() {}, nil }
 
 func (w *fakeWarehouse) Retained(string) []iceberg.SnapshotInfo { return nil }
 

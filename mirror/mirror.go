@@ -46,6 +46,7 @@ type Mirror struct {
 	compactRows int64 // FileRows but in tests
 
 	checkpointing sync.Mutex
+	deleting      sync.Mutex    // from the choice of files to be deleted until they are
 	wantCut       chan struct{} // asks the checkpointer for a cut now
 
 	// The applier's. Other goroutines see them through inTurn or shared.

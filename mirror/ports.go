@@ -76,8 +76,9 @@ type Warehouse interface {
 	Discard(ctx context.Context, path string) error
 	// Expire takes snapshots that nothing needs any more out of at most so many tables; a dry run says which there are in all.
 	Expire(ctx context.Context, most int, dryRun bool) (*iceberg.Expiry, error)
-	// Hold keeps, until release, the snapshots that show an LSN, as far as they have not expired yet.
-	Hold(at LSN) (release func())
+	// Hold keeps, until release, the snapshots that show an LSN, as far as they have not expired yet and while their tables are there. files are the
+	// data files that they name.
+	Hold(at LSN) (files []iceberg.DataFile, release func(), err error)
 	// Retained lists a table's snapshots with what holds each.
 	Retained(uuid string) []iceberg.SnapshotInfo
 	// Orphans deletes files that nothing names and that did not change since a time; a dry run only lists them.

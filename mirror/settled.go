@@ -6,7 +6,7 @@ import (
 	"pgmirror/readstate"
 )
 
-// settledFiles are the data files that settled read states name. Such a state holds no LSN: what it sees of deletions and memory rows is
+// settledFiles are the data files that settled read states, and holds of older checkpoints, name. Such a state holds no LSN: what it sees of deletions and memory rows is
 // elsewhere, and these files are all that it needs of the mirror. The zero value is ready for use.
 type settledFiles struct {
 	mu    sync.Mutex

@@ -105,6 +105,14 @@ func TestPastIsHeld(t *testing.T) {
 		t.Error("inspect names no snapshot that the reader holds")
 	}
 	ask("select sum(n) s from t;", "500499")
+	if out, stderr, code := m.Command("resync", "t"); code != 0 { // the table that is read goes
+		t.Fatalf("exit code %d: %s%s", code, out, stderr)
+	}
+	m.Checkpoint()
+	if out, stderr, code := m.Command("expire"); code != 0 {
+		t.Fatalf("exit code %d: %s%s", code, out, stderr)
+	}
+	ask("select sum(n + 1) s from t;", "501499")
 	in.Close()
 	must(t, reader.Wait())
 	within(t, "it has expired", func() bool {
