@@ -129,6 +129,8 @@ func (c *Committed) Pin(ctx context.Context, req readstate.PinRequest) (*readsta
 			}
 			return nil, err
 		}
+	case asked && req.AtTime.After(time.Now()): // what will be committed by then is not known
+		return nil, fmt.Errorf("%s lies in the future", req.AtTime.UTC().Format(time.RFC3339Nano))
 	case asked:
 		var err error
 		if at, err = c.cutAt(req.AtTime); err != nil {

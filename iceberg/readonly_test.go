@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"pgmirror/readstate"
 )
@@ -69,6 +70,9 @@ func TestCommitted(t *testing.T) {
 		if _, err := c.Pin(t.Context(), req); err == nil || !strings.Contains(err.Error(), "0/3C") {
 			t.Errorf("pin %+v: error %v", req, err)
 		}
+	}
+	if _, err := c.Pin(t.Context(), readstate.PinRequest{AtTime: time.Now().Add(time.Hour)}); err == nil || !strings.Contains(err.Error(), "lies in the future") {
+		t.Errorf("pin at a time to come: %v", err)
 	}
 	h := writeRows(t, w, b, 62, 8)
 	result := commit(t, w, 65, TableCommit{Name: b.Name, UUID: b.UUID, At: 63, Add: []DataFile{h}})

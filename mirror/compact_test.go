@@ -119,6 +119,42 @@ func TestCompactMakesOneFile(t *testing.T) {
 	w.end()
 }
 
+// TestCompactDeadFiles: files of which every row is deleted go, without one in their place, out of the table, its indexes and the next snapshot.
+func TestCompactDeadFiles(t *testing.T) {
+	w := newWorld(t, 11)
+	w.faults, w.pressure, w.history = 0, false, 0
+	w.start()
+	ctx := context.Background()
+	tab := w.flushed(1, 3)
+	for _, v := range w.table(1).versions {
+		if v.created != 0 && v.deleted == 0 {
+			w.planned(1, message{'D'}.u32(1).old(&w.table(1).def, v.cells), func(c LSN) { v.deleted = c })
+		}
+	}
+	for _, p := range w.pinned {
+		p.Release()
+	}
+	w.pinned = nil
+	w.check(w.m.checkpoint(ctx))
+	w.check(w.m.reap(ctx))
+	if len(tab.files) < 3 {
+		t.Fatalf("%d files", len(tab.files))
+	}
+	for range 10 {
+		_, err := w.m.compact(ctx, tab, true)
+		w.check(err)
+	}
+	w.audit()
+	w.check(w.m.checkpoint(ctx)) // the fake warehouse compares the snapshot
+	if len(tab.files) != 0 || len(tab.indexes) != 0 || len(w.ware.tables[tab.uuid].Files) != 0 {
+		t.Errorf("%d files, %d indexes, %d files named", len(tab.files), len(tab.indexes), len(w.ware.tables[tab.uuid].Files))
+	}
+	w.crash()
+	w.readSomewhere()
+	w.audit()
+	w.end()
+}
+
 // TestCompactBounds: under steady flushes the files of a table stay few, and each row is rewritten a few times only.
 func TestCompactBounds(t *testing.T) {
 	m, tab := choosing(t)

@@ -34,7 +34,7 @@ type leafChange struct {
 }
 
 // leafChanges says how the leaves of a partitioned table are others than in the look before: whether one has left, for a while at least, and which may have
-// rows, or have lost some, of which the stream does not tell.
+// rows, or have lost some, of which the stream does not tell. What leaves for good leaves a table of which no deletes are sent as it is.
 func (s storageMark) leafChanges(now *pgcdc.Table) (left bool, changes []leafChange) {
 	known := make(map[uint32]leafMark, len(s.Leaves))
 	for _, mark := range s.Leaves {
@@ -52,7 +52,7 @@ func (s storageMark) leafChanges(now *pgcdc.Table) (left bool, changes []leafCha
 			left = true
 		}
 	}
-	return left || len(known) > 0, changes
+	return left || len(known) > 0 && !now.NoDeletes, changes
 }
 
 // askLeaves asks the source about the leaves that changed since mark, unless one has left: then the table is copied again whatever the others are.
@@ -80,6 +80,8 @@ func (s storageMark) leavesKept(now *pgcdc.Table, kept map[uint32]pgcdc.Kept) (c
 	for _, c := range changes {
 		switch {
 		case kept[c.leaf.OID] == pgcdc.KeptCertain:
+		case !c.arrived && now.NoTruncates && kept[c.leaf.OID] == pgcdc.KeptIfTruncated && s.Attributes == now.AttributeVersions:
+			// A TRUNCATE, of which there is nothing to tell; an ALTER TABLE of the whole would have written the table's columns.
 		case c.arrived:
 			return pgcdc.KeptUnknown, nil
 		default:

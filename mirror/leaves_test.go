@@ -15,6 +15,7 @@ import (
 func TestLeavesLost(t *testing.T) {
 	before := pgcdc.Table{Kind: 'p', Leaves: []pgcdc.Leaf{{OID: 1, Relfilenode: 11, Path: "9@5 "}, {OID: 2, Relfilenode: 12, Path: "9@6 ", WrittenBy: 700}}}
 	certain := map[uint32]pgcdc.Kept{2: pgcdc.KeptCertain, 3: pgcdc.KeptCertain}
+	truncated := map[uint32]pgcdc.Kept{2: pgcdc.KeptIfTruncated, 3: pgcdc.KeptIfTruncated}
 	other := func(now *pgcdc.Table) { now.Leaves[1].Relfilenode = 13 }
 	arrives := func(fresh bool) func(*pgcdc.Table) {
 		return func(now *pgcdc.Table) {
@@ -27,20 +28,29 @@ func TestLeavesLost(t *testing.T) {
 		truncatedBy []uint32
 		lost        bool
 	}{
-		"nothing":                         {func(*pgcdc.Table) {}, nil, nil, false},
-		"a new one":                       {arrives(true), nil, nil, false},
-		"one comes, perhaps with rows":    {arrives(false), nil, []uint32{700}, true},
-		"one comes empty":                 {arrives(false), certain, nil, false},
-		"one leaves":                      {func(now *pgcdc.Table) { now.Leaves = now.Leaves[:1] }, certain, []uint32{700}, true},
-		"all leave":                       {func(now *pgcdc.Table) { now.Leaves = nil }, certain, nil, true},
-		"one is another":                  {func(now *pgcdc.Table) { now.Leaves = now.Leaves[:1]; arrives(true)(now) }, certain, nil, true},
-		"one was away":                    {func(now *pgcdc.Table) { now.Leaves[0].Path = "9@7 " }, certain, nil, true},
-		"one was away and has other rows": {func(now *pgcdc.Table) { now.Leaves[1].Path = "9@7 "; other(now) }, certain, []uint32{700}, true},
-		"other storage":                   {other, nil, nil, true},
-		"other storage, kept":             {other, certain, nil, false},
-		"other storage, truncated as one": {other, nil, []uint32{699, 700}, false},
-		"other storage since":             {other, nil, []uint32{699}, true},
-		"truncated as one, and one came":  {func(now *pgcdc.Table) { other(now); arrives(true)(now) }, nil, []uint32{700}, false},
+		"one leaves, deletes are not sent":     {func(now *pgcdc.Table) { now.NoDeletes = true; now.Leaves = now.Leaves[:1] }, nil, nil, false},
+		"all leave, deletes are not sent":      {func(now *pgcdc.Table) { now.NoDeletes = true; now.Leaves = nil }, nil, nil, false},
+		"one leaves, truncates are not sent":   {func(now *pgcdc.Table) { now.NoTruncates = true; now.Leaves = now.Leaves[:1] }, truncated, nil, true},
+		"one was away, deletes are not sent":   {func(now *pgcdc.Table) { now.NoDeletes = true; now.Leaves[0].Path = "9@7 " }, truncated, nil, true},
+		"one comes, nothing else is sent":      {func(now *pgcdc.Table) { now.NoDeletes, now.NoTruncates = true, true; arrives(false)(now) }, truncated, nil, true},
+		"truncated, and that is not sent":      {func(now *pgcdc.Table) { now.NoTruncates = true; other(now) }, truncated, nil, false},
+		"truncated, deletes are not sent":      {func(now *pgcdc.Table) { now.NoDeletes = true; other(now) }, truncated, nil, true},
+		"written anew, truncates are not sent": {func(now *pgcdc.Table) { now.NoTruncates = true; other(now) }, nil, nil, true},
+		"written anew with the columns":        {func(now *pgcdc.Table) { now.NoTruncates, now.AttributeVersions = true, "8"; other(now) }, truncated, nil, true},
+		"nothing":                              {func(*pgcdc.Table) {}, nil, nil, false},
+		"a new one":                            {arrives(true), nil, nil, false},
+		"one comes, perhaps with rows":         {arrives(false), nil, []uint32{700}, true},
+		"one comes empty":                      {arrives(false), certain, nil, false},
+		"one leaves":                           {func(now *pgcdc.Table) { now.Leaves = now.Leaves[:1] }, certain, []uint32{700}, true},
+		"all leave":                            {func(now *pgcdc.Table) { now.Leaves = nil }, certain, nil, true},
+		"one is another":                       {func(now *pgcdc.Table) { now.Leaves = now.Leaves[:1]; arrives(true)(now) }, certain, nil, true},
+		"one was away":                         {func(now *pgcdc.Table) { now.Leaves[0].Path = "9@7 " }, certain, nil, true},
+		"one was away and has other rows":      {func(now *pgcdc.Table) { now.Leaves[1].Path = "9@7 "; other(now) }, certain, []uint32{700}, true},
+		"other storage":                        {other, nil, nil, true},
+		"other storage, kept":                  {other, certain, nil, false},
+		"other storage, truncated as one":      {other, nil, []uint32{699, 700}, false},
+		"other storage since":                  {other, nil, []uint32{699}, true},
+		"truncated as one, and one came":       {func(now *pgcdc.Table) { other(now); arrives(true)(now) }, nil, []uint32{700}, false},
 	} {
 		tab, now := &table{storage: storageOf(&before), truncatedBy: c.truncatedBy}, before
 		now.Leaves = slices.Clone(before.Leaves)

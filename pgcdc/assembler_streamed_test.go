@@ -51,6 +51,25 @@ func printed(t *testing.T, transactions []*Transaction) (all []string) {
 	return all
 }
 
+// TestStrayStreamAbort holds that a Stream Abort of a transaction that was never streamed changes nothing, wherever it stands: PostgreSQL 18 sends them
+// without streaming too, when it finds that a transaction which it has spilled was rolled back (S-X3).
+func TestStrayStreamAbort(t *testing.T) {
+	whole := [][]byte{beginBytes(10, 0, 5), relationBytes(7, "t", "a"), insertBytes(7, "one"), insertBytes(7, "two"), commitBytes(10, 20, 0), beginBytes(30, 0, 6), insertBytes(7, "three"), commitBytes(30, 40, 0)}
+	want := []string{"5, 2 rows: relation t 1\ninsert t 1: one\ninsert t 1: two", "6, 1 rows: insert t 1: three"}
+	if got := printed(t, assembleAll(t, newAssembler(t.TempDir(), 0), whole)); !slices.Equal(got, want) {
+		t.Fatalf("without: %q", got)
+	}
+	for what, stray := range map[string][]byte{"of the open transaction": streamAbortBytes(5, 5), "of a part of it": streamAbortBytes(5, 9), "of another": streamAbortBytes(77, 77),
+		"of a part of another": streamAbortBytes(77, 78), "with LSN and time": append(streamAbortBytes(77, 77), make([]byte, 16)...)} {
+		for at := range len(whole) + 1 {
+			a := newAssembler(t.TempDir(), 1)
+			if got := printed(t, assembleAll(t, a, slices.Insert(slices.Clone(whole), at, stray))); !slices.Equal(got, want) || a.ignored != 1 {
+				t.Errorf("%s, before message %d: %q, %d messages ignored", what, at, got, a.ignored)
+			}
+		}
+	}
+}
+
 // TestStreamedTransactions holds that what blocks bring is handed out in commit order, without what was rolled back, in memory and
 // from files alike.
 func TestStreamedTransactions(t *testing.T) {

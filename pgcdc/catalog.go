@@ -169,6 +169,7 @@ func (l *looker) tables(publications []publicationRow, partial bool) ([]Table, e
 	tables := make([]Table, len(relations))
 	for i, r := range relations {
 		r.table.Horizon = horizon
+		r.table.NoDeletes, r.table.NoTruncates = r.published.neverSends("delete", publications), r.published.neverSends("truncate", publications)
 		if partial && r.table.Unsupported == "" {
 			r.table.Unsupported = r.published.leftOut(publications)
 		}

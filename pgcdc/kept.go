@@ -88,7 +88,7 @@ func (l *looker) rowsKept(t *Table, since uint64) (Kept, error) {
 		writers += " WHERE age(x) <= " + horizon
 	}
 	if !t.StaysLogged {
-		yes, err := ask(fmt.Sprintf("SELECT NOT EXISTS (SELECT FROM ONLY %s t, pg_class c WHERE c.oid = %d AND t.xmin = c.xmin AND t.cmin::text::bigint <= c.cmin::text::bigint)", name, t.OID))
+		yes, err := ask("SELECT " + notByItsWriter(name, t.OID))
 		return as(KeptIfTruncated, yes, err)
 	}
 	inLine, err := ask(fmt.Sprintf("SELECT coalesce(pg_relation_size(nullif(reltoastrelid, 0)), 0) = 0 FROM pg_class WHERE oid = %d", t.OID))
@@ -97,6 +97,11 @@ func (l *looker) rowsKept(t *Table, since uint64) (Kept, error) {
 	}
 	yes, err := ask("SELECT NOT EXISTS (SELECT FROM ONLY " + name + " WHERE xmin = ANY (ARRAY(" + writers + ")))")
 	return as(KeptCertain, yes, err)
+}
+
+// notByItsWriter is SQL for whether no row of a relation was written by the transaction that wrote its row of pg_class, before it wrote that.
+func notByItsWriter(name string, oid uint32) string {
+	return fmt.Sprintf("NOT EXISTS (SELECT FROM ONLY %s t, pg_class c WHERE c.oid = %d AND t.xmin = c.xmin AND t.cmin::text::bigint <= c.cmin::text::bigint)", name, oid)
 }
 
 // comparable says whether the transactions of rows, which have 32 bits, can be compared with a horizon.

@@ -199,7 +199,8 @@ func (t *Table) leavesDirectly() bool {
 
 // LeafKept says what is certain of a leaf's rows since a look with the given horizon (0: unknown). Either it has other storage than it had then: its rows were
 // kept if one of them is older than the horizon, for a TRUNCATE leaves none and an ALTER TABLE writes all anew, while VACUUM FULL, CLUSTER and SET TABLESPACE
-// leave each row's xmin as it was. Or it has arrived since, and not as a new one (Leaf.Fresh): then no row came with it if it has none, and has the storage that it was made with.
+// leave each row's xmin as it was. KeptIfTruncated says that a TRUNCATE took them: an ALTER TABLE would have left rows of its own, unless it was not the last to write the
+// row of pg_class, or found none. Or it has arrived since, and not as a new one (Leaf.Fresh): then no row came with it if it has none, and has the storage that it was made with.
 // A leaf that the role may not read by its own name is unknown.
 func (s *Source) LeafKept(ctx context.Context, leaf *Leaf, arrived bool, since uint64) (Kept, error) {
 	if !leaf.directly || arrived && !leaf.original() {
@@ -207,20 +208,25 @@ func (s *Source) LeafKept(ctx context.Context, leaf *Leaf, arrived bool, since u
 	}
 	return s.askOfRows(ctx, leaf.qualified(), func(l *looker) (Kept, error) {
 		if arrived {
-			return l.keptIf("SELECT NOT EXISTS (SELECT FROM ONLY " + leaf.qualified() + ")")
+			return l.keptIf(KeptCertain, "SELECT NOT EXISTS (SELECT FROM ONLY "+leaf.qualified()+")")
 		}
 		known, err := l.comparable(since)
 		if err != nil || !known {
 			return KeptUnknown, err
 		}
-		return l.keptIf("SELECT EXISTS (SELECT FROM ONLY " + leaf.qualified() + " WHERE age(xmin) > " + ageOf(since) + ")")
+		kept, err := l.keptIf(KeptCertain, "SELECT EXISTS (SELECT FROM ONLY "+leaf.qualified()+" WHERE age(xmin) > "+ageOf(since)+")")
+		if err != nil || kept == KeptCertain {
+			return kept, err
+		}
+		return l.keptIf(KeptIfTruncated, "SELECT "+notByItsWriter(leaf.qualified(), leaf.OID))
 	})
 }
 
-func (l *looker) keptIf(sql string) (kept Kept, err error) {
+// keptIf is yes if the source answers the question with yes.
+func (l *looker) keptIf(yes Kept, sql string) (kept Kept, err error) {
 	err = l.rows(sql, func(r *rowReader) error {
 		if r.bool() {
-			kept = KeptCertain
+			kept = yes
 		}
 		return nil
 	})

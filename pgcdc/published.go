@@ -228,6 +228,14 @@ func (p *published) leftOut(publications []publicationRow) string {
 	return ""
 }
 
+// neverSends says that every publication of the relation leaves an operation out.
+func (p *published) neverSends(operation string, publications []publicationRow) bool {
+	return len(p.by) > 0 && !slices.ContainsFunc(p.by, func(b publishedBy) bool {
+		i := slices.IndexFunc(publications, func(r publicationRow) bool { return r.name == b.publication })
+		return i < 0 || !slices.Contains(publications[i].missing, operation)
+	})
+}
+
 // listed says that a publication publishes only some columns on purpose.
 func (p *published) listed() bool {
 	return slices.ContainsFunc(p.by, func(b publishedBy) bool { return b.listed })

@@ -76,6 +76,8 @@ type Table struct {
 	WrittenBy uint32
 	// Horizon is a transaction's number (64 bits): all below it had ended when the look was taken.
 	Horizon uint64
+	// NoDeletes and NoTruncates say that no publication of it sends these (Config.PartialPublish): whoever follows the stream keeps rows that the source deletes.
+	NoDeletes, NoTruncates bool
 	// Leaves are the tables that hold the rows of a partitioned table, by OID; none of any other.
 	Leaves []Leaf
 

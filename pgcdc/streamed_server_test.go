@@ -143,7 +143,7 @@ func assembled(t *testing.T, a *assembler, messages [][]byte) (all []string) {
 	return all
 }
 
-// checkStreamed holds that what the server streams is what it sends whole. The second result is false when it cannot stream it:
+// checkStreamed holds that what the server streams is what it sends whole, with what PostgreSQL 18 says there of rollbacks (S-X3). The second result is false when it cannot stream it:
 // see ErrStreaming.
 func checkStreamed(t *testing.T, server *decodeServer) ([][]byte, bool) {
 	t.Helper()

@@ -27,6 +27,9 @@ func (icebergGo) Read(q Query) (result Result, err error) {
 	if q.Above != nil {
 		options = append(options, table.WithRowFilter(icelib.GreaterThan(icelib.Reference("_pgmirror_lsn"), int64(*q.Above))))
 	}
+	if q.Match != nil {
+		options = append(options, table.WithRowFilter(icelib.EqualTo(icelib.Reference(q.Match.Column), q.Match.UUID)))
+	}
 	scan := t.Scan(options...)
 	defer scan.Close()
 

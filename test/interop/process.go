@@ -35,6 +35,7 @@ type request struct {
 	Metadata    string `json:"metadata"`
 	Snapshot    int64  `json:"snapshot"`
 	Above       *int64 `json:"above,omitempty"`
+	Match       *Match `json:"match,omitempty"`
 
 	// Digests, if not empty, asks for the digest of each of these snapshots instead of rows; Row is DuckDB's expression for a row.
 	Digests []int64 `json:"digests,omitempty"`

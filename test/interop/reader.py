@@ -17,7 +17,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.types as pat
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.expressions import AlwaysTrue, GreaterThan
+from pyiceberg.expressions import AlwaysTrue, EqualTo, GreaterThan
 
 
 def texts(array):
@@ -102,10 +102,11 @@ class PyIceberg:
     def read(self, request):
         table = self.table(request)
         above = request.get("above")
-        scan = table.scan(
-            row_filter=AlwaysTrue() if above is None else GreaterThan("_pgmirror_lsn", above),
-            snapshot_id=request["snapshot"],
-        )
+        match = request.get("match")
+        row_filter = AlwaysTrue() if above is None else GreaterThan("_pgmirror_lsn", above)
+        if match is not None:
+            row_filter = EqualTo(match["column"], uuid.UUID(match["uuid"]))
+        scan = table.scan(row_filter=row_filter, snapshot_id=request["snapshot"])
         # to_arrow fails where no row is left and a column is a list of uuid: pyarrow cannot make such an empty table.
         return result(scan.to_arrow_batch_reader(), len(list(scan.plan_files())))
 
@@ -142,6 +143,8 @@ class DuckDB:
         query = f"SELECT * FROM {self.snapshot(request, request['snapshot'])}"
         if request.get("above") is not None:
             query += f" WHERE _pgmirror_lsn > {int(request['above'])}"
+        if request.get("match") is not None:
+            query += f" WHERE \"{request['match']['column']}\" = '{request['match']['uuid']}'"
         files = self.files(query)
         return result(self.connection.execute(query).to_arrow_reader(), files)
 

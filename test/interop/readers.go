@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/google/uuid"
 )
 
 // Query names the rows to read.
@@ -14,6 +16,14 @@ type Query struct {
 	Snapshot int64
 	// Above, if not nil, keeps the rows with _pgmirror_lsn above it.
 	Above *LSN
+	// Match, if not nil, keeps the rows that have a value in a column. It takes the place of Above.
+	Match *Match
+}
+
+// Match is a condition: this column, of type uuid, has this value.
+type Match struct {
+	Column string    `json:"column"`
+	UUID   uuid.UUID `json:"uuid"`
 }
 
 // Result is what a reader found.
@@ -140,7 +150,7 @@ func (f foreign) request(table Table) request {
 
 func (f foreign) Read(q Query) (Result, error) {
 	r := f.request(q.Table)
-	r.Snapshot = q.Snapshot
+	r.Snapshot, r.Match = q.Snapshot, q.Match
 	if q.Above != nil {
 		above := int64(*q.Above)
 		r.Above = &above

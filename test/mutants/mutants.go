@@ -110,7 +110,9 @@ var early map[*table][]earlyLookup
 
 	{name: "a column that came and went is not noticed", tests: "^TestEvolved$", edits: []edit{{"evolve.go", "	case now.LastDropped > t.lastAttNum: // a column came and went meanwhile\n		return nil\n", ""}}},
 	{name: "rewritten rows are not noticed", tests: "^TestEvolved$", edits: []edit{{"evolve.go", "	case now.Relfilenode != t.storage.Relfilenode: // what the rows show in a new column may be lost\n		return nil\n", ""}}},
-	{name: "a leaf that left is not noticed", tests: "^TestLeaves", edits: []edit{{"leaves.go", "return left || len(known) > 0, changes", "return left, changes"}}},
+	{name: "a leaf that left is not noticed", tests: "^TestLeaves", edits: []edit{{"leaves.go", "return left || len(known) > 0 && !now.NoDeletes, changes", "return left, changes"}}},
+	{name: "a leaf whose rows stay is copied again", tests: "^TestLeaves", edits: []edit{{"leaves.go", "case !c.arrived && now.NoTruncates && kept", "case !c.arrived && now.NoTruncates && now.OID == 1<<32-1 && kept"}}},
+	{name: "an ALTER TABLE of a whole is taken for a TRUNCATE", tests: "^TestLeaves", edits: []edit{{"leaves.go", " && s.Attributes == now.AttributeVersions", ""}}},
 	{name: "a leaf that came with rows is not noticed", tests: "^TestLeaves", edits: []edit{{"leaves.go", "case !was && leaf.Fresh:", "case !was:"}}},
 	{name: "a leaf that was truncated alone is not noticed", tests: "^TestLeaves", edits: []edit{{"leaves.go", "certain, by = pgcdc.KeptIfTruncated, append(by, c.leaf.WrittenBy)", "certain = pgcdc.KeptIfTruncated"}}},
 	{name: "columns come and go at once", tests: "^TestEvolved$", edits: []edit{{"evolve.go", "	if added > 0 && dropped > 0 || ", "	if "}}},
@@ -139,6 +141,7 @@ var early map[*table][]earlyLookup
 	{name: "cut-offs dropped too early", edits: []edit{{"checkpoint.go", "cuts != nil && (*cuts)[len(*cuts)-1].lsn <= low {", "cuts != nil {"}}},
 	{name: "rows not cut off by create LSN", edits: []edit{{"segment.go", "		return s.batch.visible(x)\n", "		return int(s.batch.published.Load())\n"}}},
 	{name: "publish before all tables are done", edits: []edit{{"apply.go", "	var rows int64\n	apply :=", "	var rows int64\n	m.marks.publish(lsn, m.clock.Now())\n	apply :="}}},
+	{name: "rows are masked with another segment's deletions", edits: []edit{{"read.go", "dead, err := s.vis.At(at, uint32(rows))", "dead, err := v.segments[0].vis.At(at, uint32(rows))"}}},
 	{name: "fork guard off", tests: "^TestForkGuard$", edits: []edit{{"fork.go", "	if g.due {", "	if g.due && g.last.XID == 0 {"}}},
 	{name: "fork guard takes another commit for ours", tests: "^TestForkGuard$", edits: []edit{{"fork.go", "if !c.equal(g.last) {", "if c.EndLSN != g.last.EndLSN {"}}},
 	{name: "replay filter off", edits: []edit{
@@ -204,6 +207,7 @@ var early map[*table][]earlyLookup
 		{"compact.go", "	\"pgmirror/iceberg\"\n", "	\"pgmirror/deletion\"\n	\"pgmirror/iceberg\"\n"}}},
 	{name: "compacted files stay in the next snapshot", edits: []edit{{"checkpoint.go", "		for _, s := range t.compacted {\n", "		for _, s := range t.compacted[:0] {\n"}}},
 	{name: "a compaction leaves out what is deleted at HWM", edits: []edit{{"compact.go", "	low := m.marks.low()\n	inputs :=", "	low := m.marks.high()\n	inputs :="}}},
+	{name: "files of dead rows alone stay", tests: "^TestCompactDeadFiles$", edits: []edit{{"compact.go", "	var out []*segment\n	if rw.out != nil {\n", "	var out []*segment\n	if rw.out == nil {\n		return nil\n	}\n	if rw.out != nil {\n"}}},
 	{name: "files with cut-offs are compacted", edits: []edit{{"compact.go", " && s.file.cuts.Load() == nil", ""}}},
 	{name: "files that no snapshot names are compacted", edits: []edit{{"compact.go", "s.file.published && ", ""}}},
 	{name: "truncated files are compacted", edits: []edit{

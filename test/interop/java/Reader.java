@@ -21,6 +21,7 @@ import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.StringJoiner;
+import java.util.UUID;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.TableScan;
@@ -74,6 +75,10 @@ public final class Reader {
     Expression filter = request.hasNonNull("above")
         ? Expressions.greaterThan("_pgmirror_lsn", request.get("above").asLong())
         : Expressions.alwaysTrue();
+    if (request.hasNonNull("match")) {
+      JsonNode match = request.get("match");
+      filter = Expressions.equal(match.get("column").asText(), UUID.fromString(match.get("uuid").asText()));
+    }
 
     TableScan scan = table.newScan().useSnapshot(snapshot).filter(filter);
     ObjectNode answer = JSON.createObjectNode();
