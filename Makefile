@@ -57,7 +57,7 @@ soak: VALUES ?= 10000
 soak: SEED ?= 1
 soak: ROWS ?= 10000000
 soak: DURATION ?= 2h
-soak: RATE ?= 600
+soak: RATE ?= 1000
 soak: OUT ?= docs/benchmarks.md
 soak: build
 	@test/setup/packages.sh postgres

@@ -87,15 +87,19 @@ type delay struct {
 	millis float64
 }
 
+func newSoak() *soak {
+	return &soak{bench: &bench{}, delays: map[string][]delay{}, still: map[string]int64{}}
+}
+
 func soakMain(args []string) {
-	s := soak{bench: &bench{}, delays: map[string][]delay{}, still: map[string]int64{}}
+	s := newSoak()
 	var out, commit string
 	flags := flag.NewFlagSet(soakCommand, flag.ExitOnError)
 	flags.StringVar(&s.bin, "pgmirror", "bin/pgmirror", "the `program` to watch")
 	flags.DurationVar(&s.length, "duration", 2*time.Hour, "`time` to write")
-	flags.IntVar(&s.rate, "rate", 600, "`row changes` a second, of both mixes together")
+	flags.IntVar(&s.rate, "rate", 1000, "`row changes` a second, of both mixes together")
 	flags.Uint64Var(&s.seed, "seed", 1, "`number` from which everything random follows")
-	flags.Float64Var(&s.scale, "scale", 0.1, "`factor` on the numbers of rows")
+	flags.Float64Var(&s.scale, "scale", 0.02, "`factor` on the numbers of rows; as small as it is, every table is written anew many times")
 	flags.IntVar(&s.readers, "clients", 64, "`number` of clients that pin read states")
 	flags.IntVar(&s.states, "states", 0, "read `states` in the whole; 0: 100,000 in two hours")
 	flags.DurationVar(&s.every, "every", 10*time.Second, "`time` between two samples")

@@ -146,6 +146,8 @@ func (s *soak) sampleProcess(v map[string]float64) error {
 	pid := s.mirror.Load().cmd.Process.Pid
 	v["anonymous"], v["mapped"] = residentMegabytes(pid)
 	v["resident"] = v["anonymous"] + v["mapped"]
+	own, ownMapped := residentMegabytes(os.Getpid())
+	v["clients' memory"] = own + ownMapped
 	var err error
 	if v["CPU"], err = cpuSeconds(pid); err != nil {
 		return err
