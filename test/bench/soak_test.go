@@ -119,10 +119,19 @@ func TestParts(t *testing.T) {
 	if fmt.Sprint(first, second) != "[2 3] [4 5]" {
 		t.Errorf("%v and %v", first, second)
 	}
-	if a, b := growth(first, second); a != 1 || b != 1 {
-		t.Errorf("%v and %v", a, b)
+}
+
+// Growth is the sum of what is added, also by a counter that begins anew, and unknown of less than two values.
+func TestGrowth(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   float64
+	}{{[]float64{5, 7, 7, 10}, 5}, {[]float64{100, 110, 3, 8}, 10 + 3 + 5}, {[]float64{1000, 990, 1010}, 10}} {
+		if got := growth(c.values); got != c.want {
+			t.Errorf("%v grows by %v, want %v", c.values, got, c.want)
+		}
 	}
-	if a, _ := growth(nil, second); !math.IsNaN(a) {
-		t.Errorf("%v", a)
+	if got := growth([]float64{1}); !math.IsNaN(got) {
+		t.Errorf("one value grows by %v", got)
 	}
 }

@@ -62,12 +62,20 @@ func (s *soak) delaysOf(what string) (at []time.Duration, millis []float64) {
 	return at, millis
 }
 
-// growth is how much each half of something that only grows adds.
-func growth(first, second []float64) (a, b float64) {
-	if len(first) < 2 || len(second) < 2 {
-		return math.NaN(), math.NaN()
+// growth is how much is added to something that only grows. A counter begins at 0 again when the mirror was killed; an LSN may go back a little then.
+func growth(values []float64) float64 {
+	if len(values) < 2 {
+		return math.NaN()
 	}
-	return first[len(first)-1] - first[0], second[len(second)-1] - second[0]
+	sum := 0.0
+	for i, v := range values[1:] {
+		if before := values[i]; v >= before/2 {
+			sum += v - before
+		} else {
+			sum += v
+		}
+	}
+	return sum
 }
 
 // judge makes the lines: the second half, the first, and how the two compare.
@@ -155,7 +163,10 @@ func (s *soak) ratio(h halves, name string) float64 {
 
 // amplification adds lines of what was written for what came in.
 func (s *soak) amplification(h halves, judged func(goal) goals) {
-	added := func(name string) (a, b float64) { return growth(h.of(s.curveOf(name))) }
+	added := func(name string) (a, b float64) {
+		first, second := h.of(s.curveOf(name))
+		return growth(first), growth(second)
+	}
 	wal1, wal2 := added("WAL")
 	written1, written2 := added("written")
 	cpu1, cpu2 := added("CPU")
