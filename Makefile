@@ -2,7 +2,8 @@
 # make test    everything the tests need, and all of them
 # make test-versions   a chosen part of them on PostgreSQL 14 to 18 (an hour or so); make test-versions VERSIONS="14 18" for some
 # make demo    a throw-away PostgreSQL, mirrored under writes and compared with DuckDB's answers
-# make soak    10,000 values of every type through copy, stream, checkpoint and restart, and a transaction of 10 million rows; make soak SEED=n VALUES=n ROWS=n for others
+# make soak    10,000 values of every type through copy, stream, checkpoint and restart, and a transaction of 10 million rows; make soak SEED=n VALUES=n ROWS=n for others;
+#              then two hours of steady writes and reads, watched for whatever grows, into docs/benchmarks.md; DURATION=10m RATE=n (row changes a second) OUT= (print it) for others
 # make sim     2,000 seeds of whole mirrors in virtual time, and each call to the outside failing in turn; make sim SEEDS=n for others
 # make crash   2,000 deaths of a mirror; make crash ROUNDS=n SEED=n for others
 # make real    ten minutes of a business's whole schema under load, kills and stops; make real DURATION=1h SEED=n for others
@@ -55,10 +56,15 @@ demo: build
 soak: VALUES ?= 10000
 soak: SEED ?= 1
 soak: ROWS ?= 10000000
-soak:
+soak: DURATION ?= 2h
+soak: RATE ?= 1000
+soak: OUT ?= docs/benchmarks.md
+soak: build
 	@test/setup/packages.sh postgres
 	PGMIRROR_E2E_LARGE_ROWS=$(ROWS) go test -timeout 4h -run TestLargeTransaction -v ./test/e2e
 	go test -timeout 4h -run TestRoundTrip -v ./test/e2e -round.values=$(VALUES) -round.seed=$(SEED)
+	go build -o bin/bench ./test/bench
+	bin/bench soak -pgmirror bin/pgmirror -commit '$(VERSION)' -duration $(DURATION) -rate $(RATE) -seed $(SEED) -note '$(NOTE)' -out '$(OUT)'
 
 sim: SEEDS ?= 2000
 sim:

@@ -267,6 +267,7 @@ func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, starte
 	m.lastCheckpoint, m.checkpointTook = now, now.Sub(started)
 	m.updateShared()
 	if len(cp.tables) > 0 {
+		m.counts.checkpoints.Add(1)
 		m.cfg.Log.Info("checkpoint", "lsn", cp.cut.String(), "tables", len(cp.commit.Tables), "took", now.Sub(started))
 	}
 	return nil

@@ -89,6 +89,9 @@ func (m *Mirror) compact(ctx context.Context, t *table, all bool) (done bool, er
 	if err := rw.writeFiles(ctx, m); err != nil {
 		return false, fmt.Errorf("compact %s: %w", t, err)
 	}
+	if rw.out != nil {
+		m.counts.compacted.add(rw.out.file.data)
+	}
 	err = m.inAnyTurn(ctx, func() error { return rw.installCompaction(m) })
 	if err == nil {
 		rows := int64(0)

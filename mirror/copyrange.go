@@ -153,6 +153,7 @@ func (w *copyWriter) close() error {
 	if err != nil {
 		return err
 	}
+	w.m.counts.copied.add(data)
 	err = w.job.finish(w.m, data)
 	s := w.job.out
 	s.file.cuts.Store(nil) // nobody reads below the copy's LSN

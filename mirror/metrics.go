@@ -9,34 +9,38 @@ import (
 )
 
 var (
-	descWatermark  = prometheus.NewDesc("pgmirror_watermark_lsn_bytes", "LSN up to which everything is received, applied, visible, durable or acknowledged, as a byte position.", []string{"watermark"}, nil)
-	descFreshness  = prometheus.NewDesc("pgmirror_freshness_seconds", "Time from the newest commit on the source to its being visible.", nil, nil)
-	descLagBytes   = prometheus.NewDesc("pgmirror_lag_bytes", "WAL from what queries see to the end of the source's, as last heard.", nil, nil)
-	descLagSeconds = prometheus.NewDesc("pgmirror_lag_seconds", "Queries see the source as it was that long ago.", nil, nil)
-	descSlot       = prometheus.NewDesc("pgmirror_slot_retained_bytes", "WAL that the source keeps for the slot.", nil, nil)
-	descSlotLimit  = prometheus.NewDesc("pgmirror_slot_limit_bytes", "The setting max_slot_wal; 0 is no limit.", nil, nil)
-	descDiskFree   = prometheus.NewDesc("pgmirror_disk_free_bytes", "Free on the data directory's disk.", nil, nil)
-	descDiskLeast  = prometheus.NewDesc("pgmirror_disk_least_bytes", "What must stay free there, or the mirror is paused.", nil, nil)
-	descPaused     = prometheus.NewDesc("pgmirror_paused", "1 while nothing is taken in for want of disk space.", nil, nil)
-	descRows       = prometheus.NewDesc("pgmirror_rows_total", "Row changes applied.", []string{"operation"}, nil)
-	descLookups    = prometheus.NewDesc("pgmirror_lookups_total", "Old rows looked for by their key.", nil, nil)
-	descCandidates = prometheus.NewDesc("pgmirror_lookup_candidates_total", "Rows with the right hash that lookups looked at.", nil, nil)
-	descCommits    = prometheus.NewDesc("pgmirror_commits_total", "Source transactions applied.", nil, nil)
-	descMemory     = prometheus.NewDesc("pgmirror_memory_bytes", "Memory by kind.", []string{"kind"}, nil)
-	descCheckpoint = prometheus.NewDesc("pgmirror_checkpoint_seconds", "How long the last checkpoint took.", nil, nil)
-	descReaders    = prometheus.NewDesc("pgmirror_read_states", "Open read states.", nil, nil)
-	descTables     = prometheus.NewDesc("pgmirror_tables", "Tables by state.", []string{"state"}, nil)
-	descTableRows  = prometheus.NewDesc("pgmirror_table_rows", "Rows of a table.", []string{"relation"}, nil)
-	descTableFiles = prometheus.NewDesc("pgmirror_table_files", "Live data files of a table.", []string{"relation"}, nil)
-	descFailed     = prometheus.NewDesc("pgmirror_table_failed", "1 when the table has failed.", []string{"relation"}, nil)
-	descGone       = prometheus.NewDesc("pgmirror_table_gone", "1 when the source does not publish the table any more.", []string{"relation"}, nil)
-	descConnected  = prometheus.NewDesc("pgmirror_source_connected", "1 while the source is streaming.", nil, nil)
+	descWatermark    = prometheus.NewDesc("pgmirror_watermark_lsn_bytes", "LSN up to which everything is received, applied, visible, durable or acknowledged, as a byte position.", []string{"watermark"}, nil)
+	descFreshness    = prometheus.NewDesc("pgmirror_freshness_seconds", "Time from the newest commit on the source to its being visible.", nil, nil)
+	descLagBytes     = prometheus.NewDesc("pgmirror_lag_bytes", "WAL from what queries see to the end of the source's, as last heard.", nil, nil)
+	descLagSeconds   = prometheus.NewDesc("pgmirror_lag_seconds", "Queries see the source as it was that long ago.", nil, nil)
+	descSlot         = prometheus.NewDesc("pgmirror_slot_retained_bytes", "WAL that the source keeps for the slot.", nil, nil)
+	descSlotLimit    = prometheus.NewDesc("pgmirror_slot_limit_bytes", "The setting max_slot_wal; 0 is no limit.", nil, nil)
+	descDiskFree     = prometheus.NewDesc("pgmirror_disk_free_bytes", "Free on the data directory's disk.", nil, nil)
+	descDiskLeast    = prometheus.NewDesc("pgmirror_disk_least_bytes", "What must stay free there, or the mirror is paused.", nil, nil)
+	descPaused       = prometheus.NewDesc("pgmirror_paused", "1 while nothing is taken in for want of disk space.", nil, nil)
+	descRows         = prometheus.NewDesc("pgmirror_rows_total", "Row changes applied.", []string{"operation"}, nil)
+	descLookups      = prometheus.NewDesc("pgmirror_lookups_total", "Old rows looked for by their key.", nil, nil)
+	descCandidates   = prometheus.NewDesc("pgmirror_lookup_candidates_total", "Rows with the right hash that lookups looked at.", nil, nil)
+	descCommits      = prometheus.NewDesc("pgmirror_commits_total", "Source transactions applied.", nil, nil)
+	descCheckpoints  = prometheus.NewDesc("pgmirror_checkpoints_total", "Checkpoints that committed something.", nil, nil)
+	descMemory       = prometheus.NewDesc("pgmirror_memory_bytes", "Memory by kind.", []string{"kind"}, nil)
+	descCheckpoint   = prometheus.NewDesc("pgmirror_checkpoint_seconds", "How long the last checkpoint took.", nil, nil)
+	descReaders      = prometheus.NewDesc("pgmirror_read_states", "Open read states.", nil, nil)
+	descTables       = prometheus.NewDesc("pgmirror_tables", "Tables by state.", []string{"state"}, nil)
+	descTableRows    = prometheus.NewDesc("pgmirror_table_rows", "Rows of a table.", []string{"relation"}, nil)
+	descTableFiles   = prometheus.NewDesc("pgmirror_table_files", "Live data files of a table.", []string{"relation"}, nil)
+	descTableVectors = prometheus.NewDesc("pgmirror_table_vectors", "Live data files of a table with a deletion vector.", []string{"relation"}, nil)
+	descTableDead    = prometheus.NewDesc("pgmirror_table_dead_rows", "Deleted rows of a table that its files and batches still hold.", []string{"relation"}, nil)
+	descFailed       = prometheus.NewDesc("pgmirror_table_failed", "1 when the table has failed.", []string{"relation"}, nil)
+	descGone         = prometheus.NewDesc("pgmirror_table_gone", "1 when the source does not publish the table any more.", []string{"relation"}, nil)
+	descConnected    = prometheus.NewDesc("pgmirror_source_connected", "1 while the source is streaming.", nil, nil)
 )
 
 // Describe is prometheus.Collector's.
 func (m *Mirror) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descWatermark, descLagBytes, descLagSeconds, descFreshness, descSlot, descRows, descLookups, descCandidates, descCommits, descMemory, descCheckpoint,
-		descReaders, descTables, descTableRows, descTableFiles, descFailed, descGone, descConnected, descSlotLimit, descDiskFree, descDiskLeast, descPaused} {
+		descReaders, descTables, descTableRows, descTableFiles, descFailed, descGone, descConnected, descSlotLimit, descDiskFree, descDiskLeast, descPaused, descCheckpoints, descWritten, descWrittenRows,
+		descWrittenBytes, descTableVectors, descTableDead} {
 		ch <- d
 	}
 }
@@ -56,6 +60,8 @@ func (m *Mirror) Collect(ch chan<- prometheus.Metric) {
 	counter(descLookups, m.lookups.lookups.Load())
 	counter(descCandidates, m.lookups.candidates.Load())
 	counter(descCommits, m.counts.commits.Load())
+	counter(descCheckpoints, m.counts.checkpoints.Load())
+	m.counts.collectWritten(counter)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	st, err := m.status(ctx)
@@ -102,6 +108,8 @@ func (m *Mirror) Collect(ch chan<- prometheus.Metric) {
 		states[t.State]++
 		gauge(descTableRows, float64(t.Rows), t.Name)
 		gauge(descTableFiles, float64(t.Files), t.Name)
+		gauge(descTableVectors, float64(t.Vectors), t.Name)
+		gauge(descTableDead, float64(t.DeletedRows), t.Name)
 		for desc, state := range map[*prometheus.Desc]string{descFailed: string(stateFailed), descGone: string(stateGone)} {
 			value := 0.0
 			if t.State == state {

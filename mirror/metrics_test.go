@@ -1,6 +1,11 @@
 package mirror
 
-import "testing"
+import (
+	"slices"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // TestMetricsOfALostSource: what only the source knows is left out while it is not connected, and there when it is.
 func TestMetricsOfALostSource(t *testing.T) {
@@ -19,4 +24,51 @@ func TestMetricsOfALostSource(t *testing.T) {
 			t.Errorf("%s: no lag in seconds", state)
 		}
 	}
+}
+
+// TestWrittenFilesAreCounted: the rows that flushes and compaction write to files are counted apart, and each checkpoint that commits something.
+func TestWrittenFilesAreCounted(t *testing.T) {
+	w := newWorld(t, 11)
+	w.faults, w.pressure, w.history = 0, false, 0
+	w.start()
+	defer w.end()
+	w.m.compactRows = 1000
+	tab := w.flushed(1, 4)
+	flushed := w.exported("pgmirror_file_rows_total", "flush")
+	if checkpoints := w.exported("pgmirror_checkpoints_total", ""); flushed < 4 || checkpoints < 4 || w.exported("pgmirror_files_written_total", "compact") != 0 {
+		t.Fatalf("4 files or more: %v rows, %v checkpoints, %v files compacted", flushed, checkpoints, w.exported("pgmirror_files_written_total", "compact"))
+	}
+	if _, err := w.m.compact(t.Context(), tab, true); err != nil {
+		t.Fatal(err)
+	}
+	rows, bytes := int64(0), int64(0)
+	for _, s := range tab.files {
+		if !s.file.published { // the new one: no commit has named it yet
+			rows, bytes = rows+s.file.data.Rows, bytes+s.file.data.Bytes
+		}
+	}
+	got := []float64{w.exported("pgmirror_files_written_total", "compact"), w.exported("pgmirror_file_rows_total", "compact"), w.exported("pgmirror_file_bytes_total", "compact")}
+	if want := []float64{1, float64(rows), float64(bytes)}; rows == 0 || !slices.Equal(got, want) {
+		t.Errorf("files, rows and bytes of compaction are %v, want %v", got, want)
+	}
+	if again := w.exported("pgmirror_file_rows_total", "flush"); again != flushed {
+		t.Errorf("compaction counts as %v flushed rows", again-flushed)
+	}
+}
+
+// exported is a counter's value, with a label if it has one; −1 without such a metric.
+func (w *world) exported(name, label string) float64 {
+	w.t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	w.check(registry.Register(w.m))
+	families, err := registry.Gather()
+	w.check(err)
+	for _, f := range families {
+		for _, x := range f.GetMetric() {
+			if f.GetName() == name && (label == "" || x.GetLabel()[0].GetValue() == label) {
+				return x.GetCounter().GetValue()
+			}
+		}
+	}
+	return -1
 }

@@ -326,6 +326,9 @@ func (m *Mirror) flushShape(ctx context.Context, t *table, upTo LSN) (more bool,
 	if err := rw.write(ctx, m); err != nil {
 		return false, err
 	}
+	if rw.out != nil {
+		m.counts.flushed.add(rw.out.file.data)
+	}
 	err = m.inAnyTurn(ctx, func() error {
 		if err := rw.install(m); err != nil {
 			return err

@@ -15,7 +15,8 @@ import (
 // counters count changes applied since the start.
 type counters struct {
 	inserts, updates, deletes, truncates atomic.Int64
-	commits                              atomic.Int64
+	commits, checkpoints                 atomic.Int64
+	copied, flushed, compacted           written
 	freshness                            atomic.Int64  // of the newest commit: nanoseconds from commit to visible
 	lastCommit                           atomic.Int64  // its commit time, Unix nanoseconds
 	currentAt                            atomic.Int64  // when the newest look that HWM has passed began, Unix nanoseconds

@@ -105,7 +105,7 @@ func (b *bench) ablation(ctx context.Context, pg *harness.Postgres) (err error) 
 	if err := m.ready(ctx); err != nil {
 		return err
 	}
-	load := startPaced(ctx, pg, ablationRate)
+	load := startPaced(ctx, pg, ablationRate, nil)
 	time.Sleep(warmUp)
 	var seen ablated
 	err = runAgain(ctx, &seen, ablateCommand, m.data, ablationFor.String())

@@ -19,4 +19,7 @@
 // as many must be in what was captured.
 //
 // Benchmarks of single structures stand beside the code; components runs some of them, and compare.sh compares two revisions.
+//
+// bench soak is another program in the same clothes: the mixes write for hours, clients read, and what grows is looked for (soak.go). Each
+// of the two has its part of docs/benchmarks.md.
 package main

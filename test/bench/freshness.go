@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"pgmirror/test/harness"
@@ -21,52 +19,6 @@ const (
 	freshnessFor = 12 * time.Second
 	floorFor     = 4 * time.Second
 )
-
-// paced are connections that write the mix at a rate together.
-type paced struct {
-	rows  atomic.Int64
-	group *errgroup.Group
-	stop  context.CancelFunc
-}
-
-// startPaced begins to write; rate is in row changes a second. Commits wait for the WAL (synchronous_commit on).
-func startPaced(ctx context.Context, pg *harness.Postgres, rate int) *paced {
-	ctx, stop := context.WithCancel(ctx)
-	p := &paced{stop: stop}
-	p.group, ctx = errgroup.WithContext(ctx)
-	for c := range writers {
-		p.group.Go(func() error { return p.write(ctx, pg, c, float64(rate)/writers) })
-	}
-	return p
-}
-
-func (p *paced) write(ctx context.Context, pg *harness.Postgres, c int, rate float64) error {
-	session := context.WithoutCancel(ctx)
-	conn, err := pgx.Connect(session, pg.URL("postgres", "postgres"))
-	if err != nil {
-		return err
-	}
-	defer conn.Close(session)
-	due := time.Now()
-	for {
-		var rows int
-		if err := conn.QueryRow(session, "SELECT write($1, $2)", c, writers).Scan(&rows); err != nil {
-			return fmt.Errorf("write: %w", err)
-		}
-		p.rows.Add(int64(rows))
-		due = due.Add(time.Duration(float64(rows) / rate * float64(time.Second)))
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(time.Until(due)):
-		}
-	}
-}
-
-func (p *paced) end() error {
-	p.stop()
-	return p.group.Wait()
-}
 
 // freshness measures at each rate how long a commit takes to an answer, and what the mirror costs meanwhile.
 func (b *bench) freshness(ctx context.Context, pg *harness.Postgres, rows int) (err error) {
@@ -93,7 +45,7 @@ func (b *bench) freshness(ctx context.Context, pg *harness.Postgres, rows int) (
 }
 
 func (b *bench) freshnessAt(ctx context.Context, pg *harness.Postgres, m *mirrorProcess, rate, rows int) (err error) {
-	load := startPaced(ctx, pg, rate)
+	load := startPaced(ctx, pg, rate, nil)
 	defer func() { err = errors.Join(err, load.end()) }()
 	time.Sleep(warmUp)
 

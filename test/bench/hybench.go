@@ -140,14 +140,25 @@ BEGIN
 END $$;
 `
 
-func loadHyBench(pg *harness.Postgres, scale float64) (rows int, err error) {
+// hybenchPrune is over the numbers of transfers, checkings and loans.
+const hybenchPrune = `
+CREATE FUNCTION prune() RETURNS bigint LANGUAGE sql AS $$
+  WITH a AS (DELETE FROM transfer WHERE id <= (SELECT last_value FROM transfer_id_seq) - %[1]d RETURNING 1),
+    b AS (DELETE FROM checking WHERE id <= (SELECT last_value FROM checking_id_seq) - %[2]d RETURNING 1),
+    c AS (DELETE FROM loanapps WHERE id <= (SELECT last_value FROM loanapps_id_seq) - %[3]d RETURNING 1),
+    d AS (DELETE FROM loantrans WHERE id <= (SELECT last_value FROM loantrans_id_seq) - %[3]d RETURNING 1)
+  SELECT (SELECT count(*) FROM a) + (SELECT count(*) FROM b) + (SELECT count(*) FROM c) + (SELECT count(*) FROM d)
+$$
+`
+
+func loadHyBench(pg *harness.Postgres, schema string, scale float64) (rows int, err error) {
 	customers, companies := scaled(customerRows, scale), scaled(companyRows, scale)+writers
 	accounts := customers + companies
 	transfers, checkings, loans := scaled(transferRows, scale), scaled(checkingRows, scale), scaled(loanRows, scale)
 	const account = `INSERT INTO %s SELECT i, i, 2000 + i %% 7, (i %% 100 = 0)::int, '2024-01-01'::timestamp + i * interval '1 second', now() FROM generate_series(1, %d) i`
 	const moved = `INSERT INTO %s SELECT i, 1 + i * 7919::bigint %% %[3]d, 1 + i * 104729::bigint %% %[3]d, i %% 1000 / 10.0, (ARRAY['transfer', 'red_packet', 'donate', 'invest'])[1 + i %% 4], '2024-01-01'::timestamp + i * interval '1 second', now() FROM generate_series(1, %[2]d) i`
 	const duration = "(ARRAY[30, 60, 90, 180, 365])[1 + i %% 5]"
-	err = pg.Exec(hybenchSchema, mine, fmt.Sprintf(hybenchWrite, accounts, customers, employees), driver, "SELECT setseed(0.5)",
+	err = pg.Exec(searchPath(schema), hybenchSchema, mine, fmt.Sprintf(hybenchWrite, accounts, customers, employees), fmt.Sprintf(hybenchPrune, transfers, checkings, loans), driver, "SELECT setseed(0.5)",
 		fmt.Sprintf(`INSERT INTO customer SELECT i, 1 + i %% %d, 'female', 'name ' || i, 20 + i %% 60, '5550000000', 'province ' || i %% 30, 'city ' || i %% 300, 10000, i %% 3, i %% 5, i %% 7, 0, '2020-01-01'::date + i %% 1000, '2024-01-01', now() FROM generate_series(1, %d) i`, companies, customers),
 		fmt.Sprintf(`INSERT INTO company SELECT %d + i, 'company ' || i, 'category ' || i %% 20, 150, 1000000, '5550000000', 'province ' || i %% 30, 'city ' || i %% 300, i %% 3, i %% 5, i %% 7, 0, '2020-01-01'::date + i %% 1000, '2024-01-01', now() FROM generate_series(1, %d) i`, customers, companies),
 		fmt.Sprintf(account, "savingaccount", accounts), fmt.Sprintf(account, "checkingaccount", accounts),
@@ -155,6 +166,6 @@ func loadHyBench(pg *harness.Postgres, scale float64) (rows int, err error) {
 		fmt.Sprintf(`INSERT INTO loanapps SELECT i, 1 + i %% %d, i %% 5000, `+duration+`, (ARRAY['under_review', 'accept', 'reject'])[1 + i %% 3], '2024-01-01', now() FROM generate_series(1, %d) i`, accounts, loans),
 		fmt.Sprintf(`INSERT INTO loantrans SELECT i, 1 + i %% %d, i, i %% 100, (ARRAY['accept', 'lent', 'repaid'])[1 + i %% 3], '2024-01-01', `+duration+`, '2024-01-01', 0, now() FROM generate_series(1, %d) i`, accounts, loans),
 		fmt.Sprintf("SELECT setval('transfer_id_seq', %d), setval('checking_id_seq', %d), setval('loanapps_id_seq', %[3]d), setval('loantrans_id_seq', %[3]d)", transfers, checkings, loans),
-		"ANALYZE", "CREATE PUBLICATION "+publication+" FOR ALL TABLES", "CHECKPOINT")
+		"ANALYZE")
 	return 2*accounts + accounts + transfers + checkings + 2*loans, err
 }

@@ -23,7 +23,7 @@ func (b *bench) live(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopServer(pg)) }()
-	rows, err := hybench.load(pg, b.scale)
+	rows, err := hybench.publish(pg, b.scale)
 	if err != nil {
 		return err
 	}

@@ -60,6 +60,10 @@ func runAgain(ctx context.Context, answer any, command ...string) error {
 
 func main() {
 	log.SetFlags(0)
+	if len(os.Args) > 1 && os.Args[1] == soakCommand {
+		soakMain(os.Args[2:])
+		return
+	}
 	if len(os.Args) > 1 {
 		if asker, ok := askers[os.Args[1]]; ok {
 			if err := asker(context.Background(), os.Args[2:]); err != nil {
@@ -125,7 +129,7 @@ func (b *bench) run(ctx context.Context, only, out, commit string) (err error) {
 		fmt.Print("\n" + text)
 		return err
 	}
-	return os.WriteFile(out, []byte(text), 0o644)
+	return writePart(out, "bench", text)
 }
 
 // choose finds the sections named, all if none is.

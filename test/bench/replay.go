@@ -59,7 +59,7 @@ func (b *bench) replayMix(ctx context.Context, r replayed) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopServer(pg)) }()
-	base, err := r.load(pg, b.scale*r.base)
+	base, err := r.publish(pg, b.scale*r.base)
 	if err != nil {
 		return err
 	}

@@ -52,6 +52,13 @@ func (r *report) markdown(now time.Time) string {
 	kept, far, all := r.tally()
 	fmt.Fprintf(&b, "- Reached: %d of %d; more than %d× off: %d\n", kept, all, farOff, far)
 	b.WriteString("\n| what | pgmirror | beside it | ratio | to reach | reached | |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString(r.rows())
+	return b.String()
+}
+
+// rows are the lines below the table's head.
+func (r *report) rows() string {
+	var b strings.Builder
 	for _, l := range r.lines {
 		cells := []string{l.what, l.ours, l.beside, l.ratio, l.goals.String(), l.goals.verdict(), l.note}
 		for i, c := range cells {

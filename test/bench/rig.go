@@ -26,16 +26,16 @@ const mirrorRole = "mirror"
 // publication is the name of the one publication of each database.
 const publication = "bench"
 
-// startServer starts a throw-away cluster with one database. The caller calls stopServer.
-func (b *bench) startServer(name string) (*harness.Postgres, error) {
+// startServer starts a throw-away cluster with one database. Settings given win over those of a benchmark. The caller calls stopServer.
+func (b *bench) startServer(name string, settings ...harness.Option) (*harness.Postgres, error) {
 	dir := filepath.Join(b.dir, "pg-"+name)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
 	}
-	pg, err := harness.Start(dir,
+	pg, err := harness.Start(dir, append([]harness.Option{
 		harness.Setting("shared_buffers", "1GB"), harness.Setting("max_wal_size", "32GB"), harness.Setting("checkpoint_timeout", "1h"),
 		harness.Setting("autovacuum", "off"), // it would come and go between the rounds
-		harness.Setting("wal_sender_timeout", "5min"), harness.Setting("max_connections", "50"))
+		harness.Setting("wal_sender_timeout", "5min"), harness.Setting("max_connections", "50")}, settings...)...)
 	if err != nil {
 		return nil, err
 	}

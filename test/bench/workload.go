@@ -10,13 +10,30 @@ import (
 	"pgmirror/test/harness"
 )
 
-// workload is a write mix on tables of its own: one to a cluster.
+// workload is a write mix on tables of its own: one to a schema.
 type workload struct {
 	name string
-	// load fills the tables at a scale, makes the function write(c, n), one transaction of the mix by client c of n that
-	// returns its row changes or 0 for one to be rolled back, and publishes the tables. It returns their rows.
-	load func(pg *harness.Postgres, scale float64) (rows int, err error)
+	// load makes and fills the tables at a scale, in a schema that is there, and the functions write(c, n), one transaction of
+	// the mix by client c of n that returns its row changes or 0 for one to be rolled back, and prune(), which deletes as many of
+	// the oldest rows as keep the tables at the size they were loaded with and returns how many. It returns the tables' rows.
+	load func(pg *harness.Postgres, schema string, scale float64) (rows int, err error)
 }
+
+// publish loads the mix into the schema public and publishes its tables.
+func (w workload) publish(pg *harness.Postgres, scale float64) (rows int, err error) {
+	if rows, err = w.load(pg, "public", scale); err != nil {
+		return 0, err
+	}
+	return rows, publishAll(pg)
+}
+
+// publishAll publishes every table of the database.
+func publishAll(pg *harness.Postgres) error {
+	return pg.Exec("CREATE PUBLICATION "+publication+" FOR ALL TABLES", "CHECKPOINT")
+}
+
+// searchPath makes a session find a mix's tables and functions.
+func searchPath(schema string) string { return "SET search_path = " + harness.Ident(schema) }
 
 // writers is how many connections write the mix at once. Each has rows of its own, so that few waits are for the other.
 const writers = 2

@@ -23,7 +23,7 @@ func TestWorkloads(t *testing.T) {
 			if err := pg.CreateMirrorRole(mirrorRole, "postgres"); err != nil {
 				t.Fatal(err)
 			}
-			rows, err := c.load(pg, 0.005)
+			rows, err := c.publish(pg, 0.005)
 			if err != nil {
 				t.Fatal(err)
 			}

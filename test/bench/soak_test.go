@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pgmirror/deletion"
+	"pgmirror/readstate"
+	"pgmirror/test/harness"
+)
+
+// After many writes, prune leaves every table of a mix that is added to at the end not larger than it was loaded, and not much smaller.
+func TestPruneKeepsTheSize(t *testing.T) {
+	for _, c := range []struct {
+		workload
+		tables []string
+	}{{hybench, []string{"transfer", "checking", "loanapps", "loantrans"}}, {chbench, []string{"orders", "order_line"}}} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			pg := harness.StartPostgres(t)
+			if _, err := c.publish(pg, 0.005); err != nil {
+				t.Fatal(err)
+			}
+			count := func(table string) (n int) {
+				if _, err := fmt.Sscan(pg.QueryRow("SELECT count(*) FROM "+table), &n); err != nil {
+					t.Fatal(err)
+				}
+				return n
+			}
+			loaded := map[string]int{}
+			for _, table := range c.tables {
+				loaded[table] = count(table)
+			}
+			if _, err := writeBacklog(ctx, pg, 10_000); err != nil {
+				t.Fatal(err)
+			}
+			written := map[string]int{}
+			for _, table := range c.tables {
+				written[table] = count(table)
+			}
+			if err := pg.Exec("SELECT prune()"); err != nil {
+				t.Fatal(err)
+			}
+			for _, table := range c.tables {
+				most := loaded[table]
+				if table == "order_line" { // an order has 10 lines on average only
+					most += most / 50
+				}
+				if n := count(table); written[table] <= most || n > most || n < most*8/10 {
+					t.Errorf("%s has %d rows, had %d when it was loaded and %d when it was written to", table, n, loaded[table], written[table])
+				}
+			}
+		})
+	}
+}
+
+// A short soak of the real program comes through, with pins that stay and with kills, and writes its part of the document and the plots.
+func TestSoak(t *testing.T) {
+	bin := filepath.Join(t.TempDir(), "pgmirror")
+	if out, err := exec.Command("go", "build", "-o", bin, "pgmirror/cmd/pgmirror").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for name, kills := range map[string]time.Duration{"pins": 0, "kills": 4 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "benchmarks.md")
+			s := newSoak()
+			s.bin, s.length, s.rate, s.scale, s.readers, s.states, s.every, s.kills = bin, 15*time.Second, 200, 0.005, 8, 100, time.Second, kills
+			if err := s.run(t.Context(), out, "test"); err != nil {
+				t.Fatal(err)
+			}
+			text, err := os.ReadFile(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, part := range []string{"<!-- part: soak -->", "| resident memory", "| files of a table, at most"} {
+				if !strings.Contains(string(text), part) {
+					t.Errorf("the document has no %q:\n%s", part, text)
+				}
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(out), "soak.svg")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The rows of a state are those of its files and batches that are not deleted.
+func TestRowsOf(t *testing.T) {
+	v := deletion.NewVector(10)
+	v.Set(3)
+	v.Set(7)
+	table := &readstate.Table{Files: []readstate.File{{Rows: 10, Deleted: v.Freeze()}, {Rows: 5}}, Batches: []readstate.Batch{{Rows: 4}, {Rows: 10, Deleted: v}}}
+	if n := rowsOf(table); n != 8+5+4+8 {
+		t.Errorf("%d rows", n)
+	}
+}
+
+// The first tenth counts for neither half, ten minutes at most; the halves meet in the middle of the run.
+func TestParts(t *testing.T) {
+	h := parts(2 * time.Hour)
+	if h != (halves{10 * time.Minute, time.Hour, 2 * time.Hour}) || h.apart() != 55*time.Minute {
+		t.Errorf("%v, %v apart", h, h.apart())
+	}
+	minutes := func(m ...int) (at []time.Duration) {
+		for _, m := range m {
+			at = append(at, time.Duration(m)*time.Minute)
+		}
+		return at
+	}
+	first, second := h.of(minutes(1, 10, 59, 60, 119), []float64{1, 2, 3, 4, 5})
+	if fmt.Sprint(first, second) != "[2 3] [4 5]" {
+		t.Errorf("%v and %v", first, second)
+	}
+}
+
+// Growth is the sum of what is added, also by a counter that begins anew, and unknown of less than two values.
+func TestGrowth(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   float64
+	}{{[]float64{5, 7, 7, 10}, 5}, {[]float64{100, 110, 3, 8}, 10 + 3 + 5}, {[]float64{1000, 990, 1010}, 10}} {
+		if got := growth(c.values); got != c.want {
+			t.Errorf("%v grows by %v, want %v", c.values, got, c.want)
+		}
+	}
+	if got := growth([]float64{1}); !math.IsNaN(got) {
+		t.Errorf("one value grows by %v", got)
+	}
+}
