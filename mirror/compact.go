@@ -76,49 +76,43 @@ func (s *segment) mostlyDead(low LSN) bool {
 	return err == nil && int64(dead.Cardinality())*compactDead >= s.file.data.Rows
 }
 
-// compact makes one file of some of a table's, if that is worth it; done says that there was nothing to do. Any background goroutine; it takes
+// compact makes one file of some of a table's, if that is worth it; it returns nil when there was nothing to do. Any background goroutine; it takes
 // t.jobs.
-func (m *Mirror) compact(ctx context.Context, t *table, all bool) (done bool, err error) {
+func (m *Mirror) compact(ctx context.Context, t *table, all bool) (*rewrite, error) {
 	t.jobs.Lock()
 	defer t.jobs.Unlock()
-	var rw *rewrite
-	if err := m.inAnyTurn(ctx, func() (err error) { rw, err = m.beginCompaction(t, all); return err }); err != nil || rw == nil {
-		return rw == nil, err
+	rw, err := m.startRewrite(ctx, func() *rewrite { return m.beginCompaction(t, all) })
+	if err != nil || rw == nil {
+		return nil, err
 	}
+	defer rw.end(ctx, m)
 	started := m.clock.Now()
 	if err := rw.writeFiles(ctx, m); err != nil {
-		return false, fmt.Errorf("compact %s: %w", t, err)
+		return nil, fmt.Errorf("compact %s: %w", t, err)
 	}
-	err = m.inAnyTurn(ctx, func() error { return rw.installCompaction(m) })
-	if err == nil {
-		rows := int64(0)
-		if rw.out != nil {
-			rows = rw.out.file.data.Rows
-		}
-		m.cfg.Log.Debug("compacted", "relation", t.String(), "files", len(rw.inputs), "rows", rows, "took", m.clock.Now().Sub(started))
+	if err := rw.carryOver(ctx, m, func() error { return rw.installCompaction(m) }); err != nil {
+		return nil, err
 	}
-	return false, err
+	rows := int64(0)
+	if rw.out != nil {
+		rows = rw.out.file.data.Rows
+	}
+	m.cfg.Log.Debug("compacted", "relation", t.String(), "files", len(rw.inputs), "rows", rows, "took", m.clock.Now().Sub(started), "stalled", rw.stall)
+	return rw, nil
 }
 
 // beginCompaction prepares a compaction, or nothing. The caller holds t.jobs. The applier's turn.
-func (m *Mirror) beginCompaction(t *table, all bool) (*rewrite, error) {
+func (m *Mirror) beginCompaction(t *table, all bool) *rewrite {
 	low := m.marks.low()
 	inputs := t.compactable(m, low, all)
 	if len(inputs) == 0 {
-		return nil, nil
+		return nil
 	}
 	rw := &rewrite{table: t, shape: t.shape, floor: low, inputs: inputs}
-	base := 0
 	for _, s := range inputs {
-		rows := int(s.file.data.Rows)
-		dead, err := s.vis.At(max(low, s.vis.Base()), uint32(rows))
-		if err != nil {
-			return nil, fmt.Errorf("begin to compact %s at %s: %w", t, low, err)
-		}
-		rw.rows, rw.dead, rw.base = append(rw.rows, rows), append(rw.dead, dead), append(rw.base, base)
-		base += rows - int(dead.Cardinality())
+		rw.rows = append(rw.rows, int(s.file.data.Rows))
 	}
-	return rw, nil
+	return rw
 }
 
 // writeFiles writes the rows of the input files.
@@ -241,8 +235,8 @@ func (rw *rewrite) installCompaction(m *Mirror) error {
 	if rw.out != nil {
 		m.lastSegment++
 		rw.out.id = m.lastSegment
-		if err := rw.carry(); err != nil {
-			return fmt.Errorf("install %s: %w", rw.out.file.data.Path, err)
+		if err := rw.succeed(); err != nil {
+			return err
 		}
 		out = []*segment{rw.out}
 	}

@@ -30,13 +30,14 @@ var (
 	descTableFiles = prometheus.NewDesc("pgmirror_table_files", "Live data files of a table.", []string{"relation"}, nil)
 	descFailed     = prometheus.NewDesc("pgmirror_table_failed", "1 when the table has failed.", []string{"relation"}, nil)
 	descGone       = prometheus.NewDesc("pgmirror_table_gone", "1 when the source does not publish the table any more.", []string{"relation"}, nil)
+	descLongest    = prometheus.NewDesc("pgmirror_applier_turn_longest_seconds", "The longest such turn since the start.", nil, nil)
 	descConnected  = prometheus.NewDesc("pgmirror_source_connected", "1 while the source is streaming.", nil, nil)
 )
 
 // Describe is prometheus.Collector's.
 func (m *Mirror) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descWatermark, descLagBytes, descLagSeconds, descFreshness, descSlot, descRows, descLookups, descCandidates, descCommits, descMemory, descCheckpoint,
-		descReaders, descTables, descTableRows, descTableFiles, descFailed, descGone, descConnected, descSlotLimit, descDiskFree, descDiskLeast, descPaused} {
+		descReaders, descTables, descTableRows, descTableFiles, descFailed, descGone, descConnected, descSlotLimit, descDiskFree, descDiskLeast, descPaused, descLongest, newStalls().turns.Desc()} {
 		ch <- d
 	}
 }
@@ -97,6 +98,8 @@ func (m *Mirror) Collect(ch chan<- prometheus.Metric) {
 	gauge(descMemory, float64(st.Memory.Visibility), "visibility")
 	gauge(descCheckpoint, st.CheckpointSeconds)
 	gauge(descReaders, float64(st.Readers))
+	gauge(descLongest, time.Duration(m.stalls.longest.Load()).Seconds())
+	m.stalls.turns.Collect(ch)
 	states := map[string]int{string(stateCopying): 0, string(stateStreaming): 0, string(stateFailed): 0, string(stateGone): 0}
 	for _, t := range st.Tables {
 		states[t.State]++

@@ -29,6 +29,7 @@ type Mirror struct {
 	counts   counters
 	copying  copyProgress
 	lookups  lookupCounts
+	stalls   *stalls
 	readers  readers
 	settled  settledFiles
 
@@ -41,6 +42,7 @@ type Mirror struct {
 	flusher *flusher
 	// The constants but in tests.
 	replaySlice int
+	carrySlice  int
 	evolveLooks int
 	compactRun  int
 	compactRows int64 // FileRows but in tests
@@ -115,9 +117,9 @@ func New(cfg Config, source Source, warehouse Warehouse, files Files, clock Cloc
 		stop:    make(chan struct{}),
 		stopped: make(chan struct{}),
 		wantCut: make(chan struct{}, 1), slotGiven: make(chan struct{}),
-		byOID: map[uint32]*table{},
+		byOID: map[uint32]*table{}, stalls: newStalls(),
 
-		replaySlice: replaySlice, evolveLooks: evolveLooks, compactRun: compactRun, compactRows: cfg.FileRows,
+		replaySlice: replaySlice, carrySlice: carrySlice, evolveLooks: evolveLooks, compactRun: compactRun, compactRows: cfg.FileRows,
 
 		joins: map[uint32]*join{}, joinWake: make(chan struct{}, 1),
 	}
@@ -256,11 +258,20 @@ func (m *Mirror) guarded(do func() error) (err error) {
 	return do()
 }
 
+// inTimedTurn is inAnyTurn, and raises longest to the time that the turn took.
+func (m *Mirror) inTimedTurn(ctx context.Context, longest *time.Duration, do func() error) error {
+	return m.inAnyTurn(ctx, func() error {
+		began := m.clock.Now()
+		defer func() { *longest = max(*longest, m.clock.Now().Sub(began)) }()
+		return do()
+	})
+}
+
 func (m *Mirror) hand(ctx context.Context, to chan<- *turn, do func() error) error {
 	if ctx.Err() != nil { // select would choose at random between it and an idle applier
 		return context.Cause(ctx)
 	}
-	t := &turn{do: do, done: make(chan struct{})}
+	t := &turn{do: m.stalls.timed(m.clock, do), done: make(chan struct{})}
 	select {
 	case to <- t:
 	case <-ctx.Done():

@@ -417,7 +417,7 @@ func (t *table) fetch(m *Mirror, cols []*column, kept []int, from location) erro
 
 // remove deletes the row at loc as of lsn.
 func (t *table) remove(loc location, lsn LSN) error {
-	if err := loc.segment.vis.Delete(loc.row, lsn); err != nil {
+	if err := loc.segment.delete(loc.row, lsn); err != nil {
 		return err
 	}
 	if b := loc.segment.batch; b != nil && b.index != nil {

@@ -125,11 +125,13 @@ var early map[*table][]earlyLookup
 	{name: "field ids are given again", tests: "^TestModelAlters$", edits: []edit{{"evolve.go", "iceberg.AssignFieldIDs(arrow.NewSchema(fields, nil), t.lastFieldID)", "iceberg.AssignFieldIDs(arrow.NewSchema(fields, nil), 1)"}}},
 	{name: "a flush of some shapes is taken for all", tests: "^TestModelAlters$", edits: []edit{{"rewrite.go", "if more, err := m.flushShape(ctx, t, upTo); err != nil || !more {", "if _, err := m.flushShape(ctx, t, upTo); err != nil || true {"}}},
 
-	{name: "carry-over omitted", edits: []edit{{"rewrite.go", "deletion.Carry(rw.floor, base, later)", "deletion.Carry(rw.floor, base, later[:0])"}}},
-	{name: "folded bits not carried over", edits: []edit{{"rewrite.go", "			if int(row) < rw.rows[i] {", "			if int(row) < rw.rows[i] && at > s.vis.Base() {"}}},
+	{name: "carry-over omitted", edits: []edit{{"carry.go", "if err := rw.carry(rw.log); err != nil {", "if err := rw.carry(rw.log[:0]); err != nil {"}}},
+	{name: "slices not carried over", edits: []edit{{"carry.go", "if err := rw.carry(slice); err != nil {", "if err := rw.carry(slice[:0]); err != nil {"}}},
+	{name: "deletions before the log not carried over", tests: "^TestCarry$", edits: []edit{{"carry.go", "deletion.Carry(rw.floor, before)", "deletion.Carry(rw.floor, before[:0])"}}},
+	{name: "deletions of the transaction in which the log begins carried over twice", tests: "^TestCarry$", edits: []edit{{"carry.go", "if d.at <= rw.began && rw.vis.Deleted(row) {", "if d.at == 0 {"}}},
+	{name: "rows that are left out are carried over", tests: "^TestCarryPastAFold$", edits: []edit{{"carry.go", " || rw.dead[d.input].Contains(d.row) {", " {"}}},
 	{name: "dropped_at ignored in the carry-over", edits: []edit{{"rewrite.go", "	rw.out.droppedAt.Store(dropped)\n", ""}}},
-	{name: "dropped_at of some inputs ignored", tests: "^TestCarry$", edits: []edit{{"rewrite.go", "d != 0 && dropped == 0 {", "d != 0 && dropped != 0 {"}}},
-	{name: "rows not counted back by the dead before", edits: []edit{{"rewrite.go", "row - dead.Rank(row) }", "row }"}}},
+	{name: "rows not counted back by the dead before", edits: []edit{{"carry.go", "row - rw.dead[input].Rank(row)", "row"}}},
 	{name: "flush leaves out what is deleted at HWM", edits: []edit{{"rewrite.go", "floor: m.marks.low(),", "floor: m.marks.high(),"}}},
 	{name: "flushed batches stay in the index no more", edits: []edit{{"rewrite.go", "				t.indexes = append(t.indexes, rw.index)\n", ""}}},
 	{name: "a file spans the cut", edits: []edit{{"rewrite.go", "	if m.cut != 0 && upTo > m.cut &&", "	if m.cut == 1 && upTo > m.cut &&"}}},
@@ -200,7 +202,7 @@ var early map[*table][]earlyLookup
 	{name: "the wish for a join does not survive", tests: "^TestJoinSurvivesRestart$", edits: []edit{{"recover.go", "	if r.Resync != \"\" {", "	if r.Resync == \"-\" {"}}},
 
 	{name: "deletions not carried over by a compaction", edits: []edit{
-		{"compact.go", "		if err := rw.carry(); err != nil {\n", "		rw.out.vis = deletion.NewVisibility(rw.floor)\n		if err := error(nil); err != nil {\n"},
+		{"compact.go", "		if err := rw.succeed(); err != nil {\n", "		rw.vis = deletion.NewVisibility(rw.floor)\n		if err := rw.succeed(); err != nil {\n"},
 		{"compact.go", "	\"pgmirror/iceberg\"\n", "	\"pgmirror/deletion\"\n	\"pgmirror/iceberg\"\n"}}},
 	{name: "compacted files stay in the next snapshot", edits: []edit{{"checkpoint.go", "		for _, s := range t.compacted {\n", "		for _, s := range t.compacted[:0] {\n"}}},
 	{name: "a compaction leaves out what is deleted at HWM", edits: []edit{{"compact.go", "	low := m.marks.low()\n	inputs :=", "	low := m.marks.high()\n	inputs :="}}},
