@@ -11,15 +11,14 @@ import (
 	"pgmirror/iceberg"
 )
 
-const (
-	// compactRun is the number of neighbouring files from which on they are worth one file: with it a table of n rows has about
-	// 7·log8(n) files besides its full ones, and each row is rewritten about log8(n) times.
-	compactRun = 8
-	// compactDead is the part of a file's rows that must be deleted, for every reader, before it is rewritten by itself: half.
-	compactDead = 2
-)
+// compactRun is the number of neighbouring files from which on they are worth one file: with it a table of n rows has about
+// 7·log8(n) files besides its full ones, and each row is rewritten about log8(n) times.
+const compactRun = 8
 
-// compactable chooses neighbouring files to make one of, oldest first; empty when nothing is worth it. A file that is chosen is named by
+// compactMost bounds the rows of a file that compaction makes: their hashes and their FileIndex are in memory while it does, at about 20 bytes a row.
+const compactMost = 16 << 20
+
+// compactable chooses neighbouring files to make one of, newest first; empty when nothing is worth it. A file that is chosen is named by
 // the current snapshot, and no reader is below its newest row. With all, every such run of files is worth it. The applier's turn.
 //
 // Of a run of files the longest end is chosen that has compactRun files and in which none has more rows than all others together: so a row's
@@ -28,7 +27,7 @@ func (t *table) compactable(m *Mirror, low LSN, all bool) []*segment {
 	if t.state != stateStreaming || t.since > m.durable { // a checkpoint under way commits the shape before
 		return nil
 	}
-	least := m.compactRun
+	least, full := m.compactRun, t.fullRows(m)
 	if all {
 		least = 2
 	}
@@ -36,7 +35,7 @@ func (t *table) compactable(m *Mirror, low LSN, all bool) []*segment {
 		if !t.files[end-1].settled() {
 			continue
 		}
-		if f := t.files[end-1]; f.mostlyDead(low) {
+		if f := t.files[end-1]; f.mostlyDead(low, m.cfg.Compact.DeadRatio) {
 			return []*segment{f}
 		}
 		var best int
@@ -44,7 +43,7 @@ func (t *table) compactable(m *Mirror, low LSN, all bool) []*segment {
 		first := end
 		for ; first > 0 && t.files[first-1].settled(); first-- {
 			live := t.files[first-1].live()
-			if rows+live > m.compactRows {
+			if rows+live > full {
 				break
 			}
 			rows, largest = rows+live, max(largest, live)
@@ -56,7 +55,53 @@ func (t *table) compactable(m *Mirror, low LSN, all bool) []*segment {
 			return slices.Clone(t.files[end-best : end])
 		}
 	}
+	return t.crowded(m, full)
+}
+
+// fullRows is the number of rows beyond which files are not joined: more in large tables, so that it is not their full files that make many.
+func (t *table) fullRows(m *Mirror) int64 {
+	return max(m.compactRows, min(compactMost, 4*t.rows/int64(m.cfg.Compact.Files)))
+}
+
+// crowded chooses a run of files when the table has more than it may, Compact.Files or one for each 8 million rows; or when more than half of so many
+// are large: else each small file that comes would have to be joined with the one before, which grows. Some two neighbours
+// fit into one file when there are more than 2·rows/fullRows, which is half of what a table may have; so it does not get stuck.
+func (t *table) crowded(m *Mirror, full int64) []*segment {
+	most, large := max(int64(m.cfg.Compact.Files), t.rows/(compactMost/2)), full/8
+	n := int64(0)
+	for _, s := range t.files {
+		if s.live() > large {
+			n++
+		}
+	}
+	if n > most/2 {
+		if run := t.cheapest(large, full); run != nil {
+			return run
+		}
+	}
+	if int64(len(t.files)) > most {
+		return t.cheapest(-1, full)
+	}
 	return nil
+}
+
+// cheapest chooses, of all short runs of files with more than least rows each that fit into one, the one with the fewest rows to write for each file
+// that goes.
+func (t *table) cheapest(least, full int64) (best []*segment) {
+	cost := 0.0
+	for first := range t.files {
+		rows := int64(0)
+		for end := first; end < min(first+compactRun, len(t.files)) && t.files[end].settled(); end++ {
+			live := t.files[end].live()
+			if rows += live; live <= least || rows > full {
+				break
+			}
+			if gone := end - first; gone > 0 && (best == nil || float64(rows)/float64(gone) < cost) {
+				best, cost = t.files[first:end+1], float64(rows)/float64(gone)
+			}
+		}
+	}
+	return slices.Clone(best)
 }
 
 // settled says whether a file's rows are the same for all readers but for deletions, and the current snapshot names it.
@@ -67,20 +112,21 @@ func (s *segment) settled() bool {
 // live counts the rows that are not deleted; the applier's.
 func (s *segment) live() int64 { return s.file.data.Rows - int64(s.vis.Count()) }
 
-// mostlyDead says whether so many of a file's rows are deleted for every reader that the rest is worth a new file. The applier's.
-func (s *segment) mostlyDead(low LSN) bool {
-	if int64(s.vis.Count())*compactDead < s.file.data.Rows {
+// mostlyDead says whether so large a part of a file's rows is deleted for every reader that the rest is worth a new file. The applier's.
+func (s *segment) mostlyDead(low LSN, part float64) bool {
+	rows := float64(s.file.data.Rows)
+	if float64(s.vis.Count()) < part*rows {
 		return false
 	}
 	dead, err := s.vis.At(max(low, s.vis.Base()), uint32(s.file.data.Rows))
-	return err == nil && int64(dead.Cardinality())*compactDead >= s.file.data.Rows
+	return err == nil && float64(dead.Cardinality()) >= part*rows
 }
 
 // compact makes one file of some of a table's, if that is worth it; it returns nil when there was nothing to do. Any background goroutine; it takes
-// t.jobs.
+// t.tidying.
 func (m *Mirror) compact(ctx context.Context, t *table, all bool) (*rewrite, error) {
-	t.jobs.Lock()
-	defer t.jobs.Unlock()
+	t.tidying.Lock()
+	defer t.tidying.Unlock()
 	rw, err := m.startRewrite(ctx, func() *rewrite { return m.beginCompaction(t, all) })
 	if err != nil || rw == nil {
 		return nil, err
@@ -101,7 +147,7 @@ func (m *Mirror) compact(ctx context.Context, t *table, all bool) (*rewrite, err
 	return rw, nil
 }
 
-// beginCompaction prepares a compaction, or nothing. The caller holds t.jobs. The applier's turn.
+// beginCompaction prepares a compaction, or nothing. The caller holds t.tidying. The applier's turn.
 func (m *Mirror) beginCompaction(t *table, all bool) *rewrite {
 	low := m.marks.low()
 	inputs := t.compactable(m, low, all)
@@ -173,6 +219,10 @@ func (c *fileCopy) file(ctx context.Context, m *Mirror, data iceberg.DataFile, d
 		lsns, ok := columns[last].(*array.Int64)
 		if !ok {
 			return fmt.Errorf("%s: its column %s holds %s", data.Path, iceberg.LSNColumn, columns[last].DataType())
+		}
+		read := data.Bytes * rec.NumRows() / max(1, data.Rows)
+		if err := m.pace.spend(ctx, m.clock, 2*read); err != nil { // as much is written
+			return err
 		}
 		for row := range int(rec.NumRows()) {
 			if dead(uint32(first) + uint32(row)) {

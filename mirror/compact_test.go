@@ -122,38 +122,6 @@ func TestCompactMakesOneFile(t *testing.T) {
 	w.end()
 }
 
-// TestCompactBounds: under steady flushes the files of a table stay few, and each row is rewritten a few times only.
-func TestCompactBounds(t *testing.T) {
-	m, tab := choosing(t)
-	m.compactRows = 1 << 20
-	const flushes, rowsEach = 2000, 100
-	var written, most int64
-	for range flushes {
-		tab.files = append(tab.files, settledFile(rowsEach))
-		for {
-			chosen := tab.compactable(m, maxLSN, false)
-			if len(chosen) == 0 {
-				break
-			}
-			sum := int64(0)
-			for _, s := range chosen {
-				sum += s.live()
-			}
-			at := 0
-			for tab.files[at] != chosen[0] {
-				at++
-			}
-			tab.files = append(tab.files[:at:at], append([]*segment{settledFile(sum)}, tab.files[at+len(chosen):]...)...)
-			written += sum
-		}
-		most = max(most, int64(len(tab.files)))
-	}
-	if most > 40 || written > 6*flushes*rowsEach {
-		t.Errorf("%d files at the most, each row rewritten %.1f times", most, float64(written)/flushes/rowsEach)
-	}
-	t.Logf("%d files at the most, each row rewritten %.1f times", most, float64(written)/flushes/rowsEach)
-}
-
 // settledFile is a file that a snapshot names.
 func settledFile(rows int64) *segment {
 	return &segment{vis: deletion.NewVisibility(0), file: &file{data: iceberg.DataFile{Rows: rows}, published: true}}

@@ -33,13 +33,15 @@ type Mirror struct {
 	readers  readers
 	settled  settledFiles
 
-	events  chan pgcdc.Event
-	turns   chan *turn    // for between two transactions
-	urgent  chan *turn    // for between two changes
-	stop    chan struct{} // closed: no more events are taken
-	stopped chan struct{} // closed: the applier has ended
-	stopOne sync.Once
-	flusher *flusher
+	events    chan pgcdc.Event
+	turns     chan *turn    // for between two transactions
+	urgent    chan *turn    // for between two changes
+	stop      chan struct{} // closed: no more events are taken
+	stopped   chan struct{} // closed: the applier has ended
+	stopOne   sync.Once
+	flusher   *flusher
+	compactor *compactor
+	pace      *pace // of compaction
 	// The constants but in tests.
 	replaySlice int
 	carrySlice  int
@@ -126,6 +128,7 @@ func New(cfg Config, source Source, warehouse Warehouse, files Files, clock Cloc
 	m.probeRows, m.probeEntries = probeRows, probeEntries
 	m.window.m = m
 	m.flusher = newFlusher(m)
+	m.compactor, m.pace = &compactor{m: m, wake: make(chan struct{}, 1)}, &pace{perSecond: m.cfg.Compact.BytesPerSecond}
 	m.shared.set(func(s *sharedState) { s.state = "starting" })
 	return m, nil
 }
@@ -145,6 +148,7 @@ func (m *Mirror) Run(ctx context.Context) error {
 	// The applier may end first, by an error; whoever still waits for a turn must then hear of it, or Run would never end.
 	g.Go(func() error { defer close(m.stopped); return m.applyLoop(work) })
 	g.Go(func() error { return m.flusher.run(work) })
+	g.Go(func() error { return m.compactor.run(work) })
 	g.Go(func() error { return m.checkpointLoop(work) })
 	g.Go(func() error { return m.foldLoop(work) })
 	g.Go(func() error { return m.expireLoop(work) })
