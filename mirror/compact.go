@@ -154,7 +154,7 @@ func (m *Mirror) beginCompaction(t *table, all bool) *rewrite {
 	if len(inputs) == 0 {
 		return nil
 	}
-	rw := &rewrite{table: t, shape: t.shape, floor: low, inputs: inputs}
+	rw := &rewrite{table: t, shape: t.shape, written: &m.written.compaction, floor: low, inputs: inputs}
 	for _, s := range inputs {
 		rw.rows = append(rw.rows, int(s.file.data.Rows))
 	}

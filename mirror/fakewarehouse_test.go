@@ -354,6 +354,8 @@ func (w *fakeWarehouse) Expire(_ context.Context, _ int, dryRun bool) (*iceberg.
 
 func (w *fakeWarehouse) Hold(LSN) (release func()) { return func() {} }
 
+func (w *fakeWarehouse) Written() (vectors, metadata int64) { return 0, 0 }
+
 func (w *fakeWarehouse) Retained(string) []iceberg.SnapshotInfo { return nil }
 
 func (w *fakeWarehouse) Orphans(context.Context, time.Time, bool) ([]string, error) { return nil, nil }

@@ -74,6 +74,7 @@ func (m *Mirror) mergeIndexesOf(ctx context.Context, t *table) (err error) {
 	if err := m.files.WriteFile(path, merged.Bytes()); err != nil {
 		return fmt.Errorf("write merged file index %s: %w", path, err)
 	}
+	m.written.index.Add(int64(merged.Len()))
 	if job.out, err = m.openIndex(path); err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ type Mirror struct {
 	counts   counters
 	copying  copyProgress
 	lookups  lookupCounts
+	written  writtenBytes
 	stalls   *stalls
 	readers  readers
 	settled  settledFiles
@@ -57,6 +58,7 @@ type Mirror struct {
 	tables  []*table
 	byOID   map[uint32]*table
 	touched []*table
+	changed int64  // bytes of the changes applied since the last commit
 	steps   int    // changes applied
 	xid     uint32 // of the transaction that is being applied
 	window  window // of the transaction that is being applied

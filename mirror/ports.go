@@ -80,6 +80,8 @@ type Warehouse interface {
 	Hold(at LSN) (release func())
 	// Retained lists a table's snapshots with what holds each.
 	Retained(uuid string) []iceberg.SnapshotInfo
+	// Written is how many bytes of deletion vectors and of metadata were written since the start.
+	Written() (vectors, metadata int64)
 	// Orphans deletes files that nothing names and that did not change since a time; a dry run only lists them.
 	Orphans(ctx context.Context, before time.Time, dryRun bool) ([]string, error)
 	// DeleteUnreachable deletes files that a commit or Expire reported; absent ones are no error.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -31,6 +32,8 @@ type rewrite struct {
 	floor  LSN
 	dead   []*deletion.Vector // of each input, at floor; nil when none
 	base   []int              // of each input, where its rows begin in the output
+
+	written *atomic.Int64 // counts the output's bytes
 
 	began LSN                  // what the inputs had of deletions when the log began lies at or below it
 	log   []moved              // deletions since, in LSN order, without those that were carried over; the applier's
@@ -92,7 +95,7 @@ func (t *table) ended(m *Mirror) (good LSN, ended bool) {
 
 // begin prepares a flush. The caller holds t.jobs. The applier's turn.
 func (m *Mirror) begin(t *table, upTo LSN) *rewrite {
-	rw := &rewrite{table: t, shape: t.shape, floor: m.marks.low(), inputs: t.choose(m, upTo)}
+	rw := &rewrite{table: t, shape: t.shape, written: &m.written.flush, floor: m.marks.low(), inputs: t.choose(m, upTo)}
 	if len(rw.inputs) > 0 {
 		rw.shape = rw.inputs[0].batch.shape
 	}
@@ -190,6 +193,7 @@ func (rw *rewrite) note(b *batch, rows int) {
 
 // finish makes the segment and the FileIndex of a written file.
 func (rw *rewrite) finish(m *Mirror, data iceberg.DataFile) error {
+	rw.written.Add(data.Bytes)
 	f := &file{data: data}
 	cuts := rw.cuts // a pointer into rw would keep its batches, as long as readers need the cuts
 	f.cuts.Store(&cuts)
@@ -208,6 +212,7 @@ func (rw *rewrite) finish(m *Mirror, data iceberg.DataFile) error {
 	if err := m.files.WriteFile(path, bytes); err != nil {
 		return fmt.Errorf("index %s: %w", data.Path, err)
 	}
+	m.written.index.Add(int64(len(bytes)))
 	rw.index, err = m.openIndex(path)
 	if err != nil {
 		return err

@@ -52,6 +52,7 @@ func (m *Mirror) status(ctx context.Context) (*Status, error) {
 	if m.cfg.NullUnrepresentable {
 		st.OnUnrepresentable = "null"
 	}
+	st.Written = m.written.status(m)
 	st.SlotLimitBytes, st.SlotWarning = m.cfg.MaxSlotWAL, sh.slotTold
 	st.DiskFree, st.DiskLeast, _ = m.cfg.Disk.status()
 	if st.Reason == "" && st.State == "copying" {
