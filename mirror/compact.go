@@ -7,6 +7,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"pgmirror/iceberg"
 )
@@ -163,7 +164,7 @@ func (m *Mirror) beginCompaction(t *table, all bool) *rewrite {
 
 // writeFiles writes the rows of the input files.
 func (rw *rewrite) writeFiles(ctx context.Context, m *Mirror) error {
-	err := rw.fill(ctx, m, func(w DataWriter) error {
+	err := rw.fill(ctx, m, true, func(w DataWriter) error {
 		c := newFileCopy(rw, w)
 		for i, s := range rw.inputs {
 			if err := c.file(ctx, m, s.file.data, func(row uint32) bool { return rw.dead[i].Contains(row) }); err != nil {
@@ -186,16 +187,19 @@ type fileCopy struct {
 	schema *arrow.Schema
 	keys   *table // hashes the keys
 	batch  *batch
+	// Of the batch's rows: what Iceberg calls _row_id and _last_updated_sequence_number. A row keeps both where it goes.
+	rowIDs, sequences *array.Int64Builder
 }
 
 func newFileCopy(rw *rewrite, out DataWriter) *fileCopy {
-	c := &fileCopy{rw: rw, out: out, schema: withLSN(rw.shape.arrow), keys: &table{}, batch: newBatch(rw.shape)}
+	c := &fileCopy{rw: rw, out: out, schema: withLineage(withLSN(rw.shape.arrow)), rowIDs: array.NewInt64Builder(memory.DefaultAllocator),
+		sequences: array.NewInt64Builder(memory.DefaultAllocator), keys: &table{}, batch: newBatch(rw.shape)}
 	c.keys.setShape(rw.shape)
 	c.batch.index = nil
 	for _, column := range rw.shape.columns {
 		c.ids = append(c.ids, int32(column.fieldID))
 	}
-	c.ids = append(c.ids, iceberg.LSNFieldID)
+	c.ids = append(c.ids, iceberg.LSNFieldID, iceberg.RowIDFieldID, iceberg.SequenceFieldID)
 	return c
 }
 
@@ -210,16 +214,23 @@ func (c *fileCopy) file(ctx context.Context, m *Mirror, data iceberg.DataFile, d
 	if err != nil {
 		return err
 	}
-	last := len(c.ids) - 1
+	// When a checkpoint has taken the file out meanwhile, by a TRUNCATE, what is written here is discarded in the end.
+	firstID, sequence, _ := m.warehouse.Lineage(c.rw.table.uuid, data.Path)
+	hidden := len(c.ids) - 3
 	return r.Columns(ctx, y.ids, func(rec arrow.RecordBatch, first int64) error {
 		columns, err := y.columns(rec)
 		if err != nil {
 			return err
 		}
-		lsns, ok := columns[last].(*array.Int64)
-		if !ok {
-			return fmt.Errorf("%s: its column %s holds %s", data.Path, iceberg.LSNColumn, columns[last].DataType())
+		var numbers [3]*array.Int64
+		for i := range numbers {
+			column, ok := columns[hidden+i].(*array.Int64)
+			if !ok {
+				return fmt.Errorf("%s: its column %s holds %s", data.Path, c.schema.Field(hidden+i).Name, column.DataType())
+			}
+			numbers[i] = column
 		}
+		lsns, rowIDs, sequences := numbers[0], numbers[1], numbers[2]
 		read := data.Bytes * rec.NumRows() / max(1, data.Rows)
 		if err := m.pace.spend(ctx, m.clock, 2*read); err != nil { // as much is written
 			return err
@@ -228,12 +239,27 @@ func (c *fileCopy) file(ctx context.Context, m *Mirror, data iceberg.DataFile, d
 			if dead(uint32(first) + uint32(row)) {
 				continue
 			}
+			c.rowIDs.Append(valueOr(rowIDs, row, firstID+first+int64(row)))
+			c.sequences.Append(valueOr(sequences, row, sequence))
 			if err := c.row(columns, row, uint64(lsns.Value(row))); err != nil {
 				return fmt.Errorf("%s: %w", data.Path, err)
 			}
 		}
 		return nil
 	})
+}
+
+// valueOr is a value, or what stands for NULL.
+func valueOr(values *array.Int64, row int, null int64) int64 {
+	if values.IsNull(row) {
+		return null
+	}
+	return values.Value(row)
+}
+
+// withLineage adds the columns of row lineage.
+func withLineage(s *arrow.Schema) *arrow.Schema {
+	return arrow.NewSchema(append(slices.Clone(s.Fields()), iceberg.LineageFields()...), nil)
 }
 
 func (c *fileCopy) row(columns []arrow.Array, row int, lsn uint64) error {
@@ -263,7 +289,9 @@ func (c *fileCopy) flush() error {
 	if b.rows == 0 {
 		return nil
 	}
-	if err := c.out.Write(b.record(c.schema, b.rows)); err != nil {
+	rec := b.record(withLSN(c.rw.shape.arrow), b.rows)
+	rec = array.NewRecordBatch(c.schema, append(rec.Columns(), c.rowIDs.NewArray(), c.sequences.NewArray()), int64(b.rows))
+	if err := c.out.Write(rec); err != nil {
 		return err
 	}
 	c.batch = newBatch(c.rw.shape)

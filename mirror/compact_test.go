@@ -2,8 +2,10 @@ package mirror
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -49,6 +51,63 @@ func (w *world) created(t *table) (lsns []string) {
 	}
 	slices.Sort(lsns)
 	return lsns
+}
+
+// lineage lists the create LSN, row id and sequence number of the table's rows in files that are alive.
+func (w *world) lineage(t *table) (rows []string) {
+	w.t.Helper()
+	lsnField := arrow.Field{Name: iceberg.LSNColumn, Type: arrow.PrimitiveTypes.Int64,
+		Metadata: arrow.NewMetadata([]string{readstate.FieldIDKey}, []string{strconv.Itoa(iceberg.LSNFieldID)})}
+	for _, s := range t.files {
+		dead, err := s.vis.At(w.m.marks.high(), uint32(s.file.data.Rows))
+		w.check(err)
+		first, sequence, ok := w.ware.Lineage(t.uuid, s.file.data.Path)
+		at := int64(0)
+		for _, row := range w.rowsOfFile(s.file.data.Path, s.file.data.Rows, append([]arrow.Field{lsnField}, iceberg.LineageFields()...), func(uint32) bool { return false }) {
+			if strings.Contains(row, "NULL") {
+				if !ok {
+					w.fatal("%s: neither its rows nor a commit say where they come from", s.file.data.Path)
+				}
+				lsn, _, _ := strings.Cut(row, "NULL")
+				row = fmt.Sprintf("%s'%d','%d'", lsn, first+at, sequence)
+			}
+			if !dead.Contains(uint32(at)) {
+				rows = append(rows, row)
+			}
+			at++
+		}
+	}
+	slices.Sort(rows)
+	return rows
+}
+
+// TestCompactKeepsLineage: a row keeps its row id and its sequence number through one compaction and the next; rows that come later get others.
+func TestCompactKeepsLineage(t *testing.T) {
+	w := newWorld(t, 12)
+	w.faults, w.pressure, w.history = 0, false, 0
+	w.start()
+	ctx := context.Background()
+	w.m.compactRows = 1000
+	for range 3 {
+		tab := w.flushed(1, 4)
+		before := w.lineage(tab)
+		if len(slices.Compact(slices.Clone(before))) != len(before) || len(before) < 4 {
+			t.Fatalf("%d rows: %v", len(before), before)
+		}
+		rw, err := w.m.compact(ctx, tab, true)
+		w.check(err)
+		if rw == nil {
+			t.Fatal("nothing was compacted")
+		}
+		if after := w.lineage(tab); !slices.Equal(after, before) {
+			t.Fatalf("the lineage is\n%v, was\n%v", after, before)
+		}
+		w.check(w.m.checkpoint(ctx))
+		if after := w.lineage(tab); !slices.Equal(after, before) {
+			t.Fatalf("when committed the lineage is\n%v, was\n%v", after, before)
+		}
+	}
+	w.end()
 }
 
 // TestCompactMakesOneFile: many files become one, with the rows that are alive, found by their keys as before; a pinned reader keeps the old ones;

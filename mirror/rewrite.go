@@ -113,14 +113,15 @@ func (m *Mirror) begin(t *table, upTo LSN) *rewrite {
 
 // write writes the batches' rows.
 func (rw *rewrite) write(ctx context.Context, m *Mirror) error {
-	if err := rw.fill(ctx, m, rw.writeBatches); err != nil {
+	if err := rw.fill(ctx, m, false, rw.writeBatches); err != nil {
 		return fmt.Errorf("flush %s: %w", rw.table, err)
 	}
 	return nil
 }
 
-// fill writes a file of the rows that put hands to its writer, those of the inputs that are not dead, and its FileIndex. It writes none without rows.
-func (rw *rewrite) fill(ctx context.Context, m *Mirror, put func(w DataWriter) error) (err error) {
+// fill writes a file of the rows that put hands to its writer, those of the inputs that are not dead, and its FileIndex. It writes none without
+// rows. moved: the rows bring their lineage.
+func (rw *rewrite) fill(ctx context.Context, m *Mirror, moved bool, put func(w DataWriter) error) (err error) {
 	total := int64(0)
 	for i := range rw.inputs {
 		total += int64(rw.rows[i]) - int64(rw.dead[i].Cardinality())
@@ -128,7 +129,7 @@ func (rw *rewrite) fill(ctx context.Context, m *Mirror, put func(w DataWriter) e
 	if total == 0 {
 		return nil
 	}
-	w, err := m.warehouse.NewWriter(ctx, iceberg.TableLocation{Name: rw.table.name, UUID: rw.table.uuid, Schema: rw.shape.arrow})
+	w, err := m.warehouse.NewWriter(ctx, iceberg.TableLocation{Name: rw.table.name, UUID: rw.table.uuid, Schema: rw.shape.arrow, Moved: moved})
 	if err != nil {
 		return err
 	}
