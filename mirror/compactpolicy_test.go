@@ -2,8 +2,10 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -238,4 +240,104 @@ func TestPace(t *testing.T) {
 			t.Error("it goes on after the end")
 		}
 	})
+}
+
+// TestCheckpointDoesNotWaitForCompaction: while the files of a table are being compacted, its changes are flushed and committed; what was deleted meanwhile is deleted in
+// the new file.
+func TestCheckpointDoesNotWaitForCompaction(t *testing.T) {
+	w := newWorld(t, 13)
+	w.faults, w.pressure, w.history = 0, false, 0
+	w.start()
+	ctx := context.Background()
+	w.m.compactRows = 1000
+	tab := w.flushed(1, 4)
+	began, goOn := make(chan struct{}), make(chan struct{})
+	var compacting atomic.Bool
+	w.ware.writing = func() {
+		if compacting.CompareAndSwap(false, true) {
+			close(began)
+			<-goOn
+		}
+	}
+	compacted := make(chan error, 1)
+	go func() {
+		rw, err := w.m.compact(ctx, tab, true)
+		if err == nil && rw == nil {
+			err = errors.New("nothing was compacted")
+		}
+		compacted <- err
+	}()
+	<-began
+	for range 3 {
+		for range 20 {
+			w.transaction()
+		}
+		w.settle()
+		committed := make(chan error, 1)
+		go func() { committed <- w.m.checkpoint(ctx) }()
+		select {
+		case err := <-committed:
+			w.check(err)
+		case <-time.After(time.Minute):
+			t.Fatal("the checkpoint waits")
+		}
+		if cut := w.ware.lastCut(); cut != w.m.marks.high() {
+			t.Fatalf("committed is %s, visible %s", cut, w.m.marks.high())
+		}
+	}
+	close(goOn)
+	w.check(<-compacted)
+	w.audit()
+	w.readSomewhere()
+	w.check(w.m.checkpoint(ctx)) // the fake warehouse compares the snapshot
+	w.crash()
+	w.readSomewhere()
+	w.end()
+}
+
+// TestCompactorPolicy: the compactor works in its window only, and not again on a table before the interval is over; who asks for a compaction need not wait.
+func TestCompactorPolicy(t *testing.T) {
+	w := newWorld(t, 16)
+	w.faults, w.pressure, w.history = 0, false, 0
+	w.start()
+	ctx := context.Background()
+	w.m.compactRows = 1000
+	midnight := w.clock.Now().Truncate(24 * time.Hour).Add(24 * time.Hour)
+	at := func(hour time.Duration) { w.clock.advance(midnight.Add(hour).Sub(w.clock.Now())) }
+	compacts := func() bool {
+		t.Helper()
+		tab := w.flushed(1, 4)
+		before := len(tab.compacted)
+		w.check(w.m.compactor.compact(ctx))
+		return len(tab.compacted) > before
+	}
+	at(0)
+	w.m.cfg.Compact.Window = DayWindow{time.Hour, 3 * time.Hour}
+	w.m.cfg.Compact.MinInterval = time.Hour
+	if compacts() {
+		t.Error("it compacts before its window")
+	}
+	at(time.Hour)
+	if !compacts() {
+		t.Error("it does not compact in its window")
+	}
+	at(time.Hour + 50*time.Minute)
+	if compacts() {
+		t.Error("it compacts again before the interval is over")
+	}
+	if _, err := w.m.Compact(ctx, CompactRequest{Tables: []string{w.m.byOID[1].String()}}, func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	if files := len(w.m.byOID[1].files); files > 1 {
+		t.Errorf("asked for, it leaves %d files", files)
+	}
+	at(2*time.Hour + 10*time.Minute)
+	if !compacts() {
+		t.Error("it does not compact again when the interval is over")
+	}
+	at(4 * time.Hour)
+	if compacts() {
+		t.Error("it compacts after its window")
+	}
+	w.end()
 }

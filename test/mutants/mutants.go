@@ -201,6 +201,13 @@ var early map[*table][]earlyLookup
 	{name: "the new content is there from F on", edits: []edit{{"join.go", "= stateStreaming, m.applied, 0, j.truncatedBy", "= stateStreaming, 0, 0, j.truncatedBy"}}},
 	{name: "the wish for a join does not survive", tests: "^TestJoinSurvivesRestart$", edits: []edit{{"recover.go", "	if r.Resync != \"\" {", "	if r.Resync == \"-\" {"}}},
 
+	{name: "a flush waits for a compaction", tests: "^TestCheckpointDoesNotWait", edits: []edit{{"rewrite.go", "	t.jobs.Lock()\n	defer t.jobs.Unlock()\n", "	t.tidying.Lock()\n	defer t.tidying.Unlock()\n"}}},
+	{name: "moved rows get new row ids", tests: "^TestCompactKeepsLineage$", edits: []edit{{"compact.go", "valueOr(rowIDs, row, firstID+first+int64(row))", "valueOr(rowIDs, row, first+int64(row))"}}},
+	{name: "lineage that a file brings is lost in the next compaction", tests: "^TestCompactKeepsLineage$", edits: []edit{{"compact.go", "valueOr(sequences, row, sequence)", "sequence"}}},
+	{name: "many large files are left as they are", tests: "^TestFewFiles$", edits: []edit{{"compact.go", "	if n > most/2 {\n", "	if n > 1<<40 {\n"}}},
+	{name: "neighbours that are not worth it are never joined", tests: "^TestFewFiles", edits: []edit{{"compact.go", "		return t.cheapest(-1, full)\n", "		return nil\n"}}},
+	{name: "the interval is ignored", tests: "^TestCompactorPolicy$", edits: []edit{{"compactor.go", "t.compactedAt.IsZero() || ", "true || "}}},
+	{name: "the window is ignored", tests: "^TestCompactorPolicy$", edits: []edit{{"compactor.go", "if !m.cfg.Compact.Window.Contains(now) || ", "if "}}},
 	{name: "deletions not carried over by a compaction", edits: []edit{
 		{"compact.go", "		if err := rw.succeed(); err != nil {\n", "		rw.vis = deletion.NewVisibility(rw.floor)\n		if err := rw.succeed(); err != nil {\n"},
 		{"compact.go", "	\"pgmirror/iceberg\"\n", "	\"pgmirror/deletion\"\n	\"pgmirror/iceberg\"\n"}}},
