@@ -25,7 +25,7 @@ const compactMost = 16 << 20
 // Of a run of files the longest end is chosen that has compactRun files and in which none has more rows than all others together: so a row's
 // file at least doubles each time.
 func (t *table) compactable(m *Mirror, low LSN, all bool) []*segment {
-	if t.state != stateStreaming || t.since > m.durable { // a checkpoint under way commits the shape before
+	if t.state != stateStreaming || t.retired != 0 || t.since > m.durable { // a checkpoint under way commits the shape before
 		return nil
 	}
 	least, full := m.compactRun, t.fullRows(m)
@@ -134,11 +134,8 @@ func (m *Mirror) compact(ctx context.Context, t *table, all bool) (*rewrite, err
 	}
 	defer rw.end(ctx, m)
 	started := m.clock.Now()
-	if err := rw.writeFiles(ctx, m); err != nil {
+	if err := rw.compact(ctx, m); err != nil {
 		return nil, fmt.Errorf("compact %s: %w", t, err)
-	}
-	if err := rw.carryOver(ctx, m, func() error { return rw.installCompaction(m) }); err != nil {
-		return nil, err
 	}
 	rows := int64(0)
 	if rw.out != nil {
@@ -146,6 +143,23 @@ func (m *Mirror) compact(ctx context.Context, t *table, all bool) (*rewrite, err
 	}
 	m.cfg.Log.Debug("compacted", "relation", t.String(), "files", len(rw.inputs), "rows", rows, "took", m.clock.Now().Sub(started), "stalled", rw.stall)
 	return rw, nil
+}
+
+// compact writes the new file and installs it.
+func (rw *rewrite) compact(ctx context.Context, m *Mirror) error {
+	if err := rw.writeFiles(ctx, m); err != nil {
+		void := false
+		gone := m.inAnyTurn(ctx, func() error {
+			_, installable := rw.inPlace()
+			void = !installable
+			return nil
+		})
+		if gone != nil || !void {
+			return err
+		}
+		return nil // a checkpoint has taken the files out of the table meanwhile, and they may be gone
+	}
+	return rw.carryOver(ctx, m, func() error { return rw.installCompaction(m) })
 }
 
 // beginCompaction prepares a compaction, or nothing. The caller holds t.tidying. The applier's turn.
@@ -299,13 +313,23 @@ func (c *fileCopy) flush() error {
 	return nil
 }
 
+// inPlace is where the table has a compaction's inputs; ok is false when it has lost one, or is itself not the mirror's any more. The applier's turn.
+func (rw *rewrite) inPlace() (at int, ok bool) {
+	t := rw.table
+	at = slices.Index(t.files, rw.inputs[0])
+	if t.state != stateStreaming || t.retired != 0 || at < 0 || at+len(rw.inputs) > len(t.files) || !slices.Equal(t.files[at:at+len(rw.inputs)], rw.inputs) ||
+		slices.ContainsFunc(rw.inputs, func(s *segment) bool { return s.droppedAt.Load() != 0 }) {
+		return at, false
+	}
+	return at, true
+}
+
 // installCompaction puts the new file in its inputs' place, with what was deleted meanwhile. The next commit takes the inputs out of the
 // table and the new file in. If the table has lost an input meanwhile, the new file is discarded. The applier's turn.
 func (rw *rewrite) installCompaction(m *Mirror) error {
 	t := rw.table
-	at := slices.Index(t.files, rw.inputs[0])
-	if t.state != stateStreaming || at < 0 || at+len(rw.inputs) > len(t.files) || !slices.Equal(t.files[at:at+len(rw.inputs)], rw.inputs) ||
-		slices.ContainsFunc(rw.inputs, func(s *segment) bool { return s.droppedAt.Load() != 0 }) {
+	at, ok := rw.inPlace()
+	if !ok {
 		rw.discard(m)
 		return nil
 	}

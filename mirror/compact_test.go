@@ -185,3 +185,39 @@ func TestCompactMakesOneFile(t *testing.T) {
 func settledFile(rows int64) *segment {
 	return &segment{vis: deletion.NewVisibility(0), file: &file{data: iceberg.DataFile{Rows: rows}, published: true}}
 }
+
+// TestFilesGoDuringCompaction: a checkpoint may commit a TRUNCATE while the files that it ended are being compacted, and they may be deleted before they were read. The
+// compaction then comes to nothing, and to no error.
+func TestFilesGoDuringCompaction(t *testing.T) {
+	w := newWorld(t, 18)
+	w.faults, w.pressure, w.history = 0, false, 0
+	w.ware.retains, w.ware.grace = false, 0
+	w.start()
+	ctx := context.Background()
+	w.m.compactRows = 1000
+	tab := w.flushed(1, 3)
+	for _, p := range w.pinned {
+		p.Release()
+	}
+	w.pinned = nil
+	rw, err := w.m.startRewrite(ctx, func() *rewrite { return w.m.beginCompaction(tab, true) })
+	w.check(err)
+	w.planned(1, message{'T'}.u32(1).u8(0).u32(1), func(c LSN) {
+		for _, v := range w.table(1).versions {
+			if v.deleted == 0 {
+				v.deleted = c
+			}
+		}
+	})
+	w.check(w.m.checkpoint(ctx))
+	w.check(w.m.reap(ctx))
+	if _, err := w.ware.OpenData(rw.inputs[0].file.data.Path); err == nil {
+		t.Fatal("the file is still there")
+	}
+	w.check(rw.compact(ctx, w.m))
+	rw.end(ctx, w.m)
+	w.audit()
+	w.readSomewhere()
+	w.check(w.m.checkpoint(ctx))
+	w.end()
+}
