@@ -20,7 +20,7 @@
 //   - No row is deleted twice.
 //   - A published entry, a full block, a base and a frozen Vector never change.
 //
-// Goroutines: the package starts none. One goroutine, the writer, calls Delete, Deleted, Fold, Beyond and Count. Any number
+// Goroutines: the package starts none. One goroutine, the writer, calls Delete, Deleted, Fold and Count. Any number
 // of others call At, DeletedAt, Base and Bytes meanwhile and take no lock: the writer stores an entry and then
 // publishes the block's count; Fold builds new tiles and swaps their pointers. Whoever still holds an old tile goes on reading it
 // until the garbage collector takes it. A reader at X must know that every deletion at or below X was made before it asks

@@ -85,6 +85,9 @@ func (v *Visibility) Count() int { return v.count }
 // Base is the LSN up to which deletions are folded: At answers from there on. 0 before the first Fold. For any goroutine.
 func (v *Visibility) Base() LSN { return LSN(v.base.Load()) }
 
+// Last is the LSN of the newest deletion, 0 before the first. For any goroutine.
+func (v *Visibility) Last() LSN { return LSN(v.last.Load()) }
+
 // Bytes is about how much memory v takes, the vectors it keeps for At included. For any goroutine.
 func (v *Visibility) Bytes() int64 {
 	return v.bytes.Load() + v.newest.Load().bytes() + v.other.Load().bytes()

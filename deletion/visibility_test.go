@@ -213,71 +213,25 @@ func TestAtIsShared(t *testing.T) {
 	}
 }
 
-// Beyond names what a vector lacks: folded rows first, with the base LSN, then entries in LSN order.
-func TestBeyond(t *testing.T) {
-	v := NewVisibility(0)
-	for _, d := range []Deletion{{9000, 10}, {4, 10}, {70_000, 20}, {5, 30}, {200_000, 30}, {3, 40}, {100, 50}} {
-		if err := v.Delete(d.Row, d.At); err != nil {
-			t.Fatal(err)
-		}
-	}
-	seen, err := v.At(20, 300_000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	v.Fold(30)
-	collect := func(at *Vector) (list []Deletion) {
-		for row, x := range v.Beyond(at) {
-			list = append(list, Deletion{row, x})
-		}
-		return list
-	}
-	if got, want := collect(seen), []Deletion{{5, 30}, {200_000, 30}, {3, 40}, {100, 50}}; !slices.Equal(got, want) {
-		t.Errorf("beyond 20: %v, want %v", got, want)
-	}
-	all := []Deletion{{4, 30}, {5, 30}, {9000, 30}, {70_000, 30}, {200_000, 30}, {3, 40}, {100, 50}}
-	if got := collect(nil); !slices.Equal(got, all) {
-		t.Errorf("beyond nothing: %v, want %v", got, all)
-	}
-	for n := range all {
-		got := 0
-		for range v.Beyond(nil) {
-			if got++; got > n {
-				break
-			}
-		}
-		if got != n+1 {
-			t.Errorf("stopped after %d, got %d", n+1, got)
-		}
-	}
-}
-
-// Carry takes deletions in any order and knows what is base; a row named twice is an error.
+// Carry takes deletions in any order; a row named twice, and one before the segment, is an error.
 func TestCarry(t *testing.T) {
 	list := []Deletion{{70_000, 40}, {1, 15}, {0, 20}, {5000, 30}, {2, 30}}
-	v, err := Carry(10, 20, list)
+	v, err := Carry(10, list)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v.Base() != 20 || v.Count() != 5 {
-		t.Errorf("base %s, count %d", v.Base(), v.Count())
+	if v.Base() != 0 || v.Count() != 5 || v.Last() != 40 {
+		t.Errorf("base %s, count %d, last %s", v.Base(), v.Count(), v.Last())
 	}
-	for x, want := range map[LSN][]uint32{20: {0, 1}, 30: {0, 1, 2, 5000}, 39: {0, 1, 2, 5000}, 40: {0, 1, 2, 5000, 70_000}} {
+	for x, want := range map[LSN][]uint32{14: nil, 15: {1}, 20: {0, 1}, 30: {0, 1, 2, 5000}, 39: {0, 1, 2, 5000}, 40: {0, 1, 2, 5000, 70_000}} {
 		if got := at(t, v, x, 80_000); !slices.Equal(got, want) {
 			t.Errorf("at %s: %v, want %v", x, got, want)
 		}
 	}
-	if v, err := Carry(10, 0, []Deletion{{1, 10}}); err != nil || v.Base() != 0 || !v.Deleted(1) {
-		t.Errorf("nothing folded: %v", err)
+	if _, err := Carry(10, []Deletion{{1, 25}, {1, 26}}); !errors.Is(err, ErrDeleted) {
+		t.Errorf("twice: %v", err)
 	}
-	for name, list := range map[string][]Deletion{
-		"twice in the base": {{1, 15}, {1, 16}}, "twice above": {{1, 25}, {1, 26}}, "in both": {{1, 15}, {1, 26}},
-	} {
-		if _, err := Carry(10, 20, list); !errors.Is(err, ErrDeleted) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if _, err := Carry(30, 0, list); !errors.Is(err, ErrOrder) {
+	if _, err := Carry(30, list); !errors.Is(err, ErrOrder) {
 		t.Errorf("before the segment: %v", err)
 	}
 }
@@ -306,16 +260,6 @@ func TestBaseAtTheBorder(t *testing.T) {
 				if _, gone := slices.BinarySearch(want, row); v.Deleted(row) != gone {
 					t.Fatalf("%d rows, every %d: row %d deleted: %v", count, stride, row, v.Deleted(row))
 				}
-			}
-			i := 0
-			for row := range v.Beyond(nil) {
-				if row != want[i] {
-					t.Fatalf("%d rows, every %d: beyond nothing is row %d, want %d", count, stride, row, want[i])
-				}
-				i++
-			}
-			if i != len(want) {
-				t.Errorf("%d rows, every %d: beyond nothing are %d", count, stride, i)
 			}
 		}
 	}
@@ -387,13 +331,20 @@ func TestVisibilityAgreesWithMap(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				var list []Deletion
-				for row, at := range v.Beyond(nil) {
-					list = append(list, Deletion{row, at})
-				}
-				if v, err = Carry(first, v.Base(), list); err != nil {
+				later, err := v.Between(v.Base(), now)
+				if err != nil {
 					t.Fatal(err)
 				}
+				list := slices.Clone(later)
+				for row, at := range model { // what is folded is known here alone
+					if at <= v.Base() {
+						list = append(list, Deletion{row, at})
+					}
+				}
+				if v, err = Carry(first, list); err != nil {
+					t.Fatal(err)
+				}
+				v.Fold(base)
 				after, err := v.At(x, rows)
 				if err != nil || !after.Equal(before) {
 					t.Fatalf("carried over, %d are deleted at %s instead of %d (%v)", after.Cardinality(), x, before.Cardinality(), err)

@@ -41,6 +41,9 @@ func (x *Writer) entry(meta *metadata.FileMetaData) (icelib.DataFile, error) {
 		}
 		node := meta.Schema.Column(leaf).SchemaNode()
 		id := int(node.FieldID())
+		if id == RowIDFieldID || id == SequenceFieldID {
+			continue // columns of no schema
+		}
 		for g := range meta.NumRowGroups() {
 			chunk, err := meta.RowGroup(g).ColumnChunk(leaf)
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -69,6 +70,14 @@ type Warehouse struct {
 
 	dirs    sync.Map // directories known to exist durably
 	pending sync.Map // data files of this life that no commit took yet
+
+	vectorBytes, metadataBytes atomic.Int64 // written
+}
+
+// Written is how many bytes of deletion vectors (Puffin files), and of metadata files, manifests and their lists, were written in this life, by commits
+// that failed too. Any goroutine may call it.
+func (w *Warehouse) Written() (vectors, metadata int64) {
+	return w.vectorBytes.Load(), w.metadataBytes.Load()
 }
 
 // Open opens the catalog of a data directory and makes it if there is none.
@@ -164,6 +173,11 @@ func (w *Warehouse) writeFile(path string, data []byte) error {
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if filepath.Ext(path) == ".puffin" {
+		w.vectorBytes.Add(int64(len(data)))
+	} else {
+		w.metadataBytes.Add(int64(len(data)))
 	}
 	return nil
 }

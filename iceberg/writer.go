@@ -37,6 +37,8 @@ type TableLocation struct {
 	Name   TableName
 	UUID   string
 	Schema *arrow.Schema // as in TableState.Schema
+	// Moved: the rows were in other files of the table before, and bring their lineage.
+	Moved bool
 }
 
 // Writer writes one Parquet file into a table's data directory. One goroutine uses it. The file belongs to no snapshot until
@@ -85,6 +87,9 @@ func (w *Warehouse) NewWriter(ctx context.Context, loc TableLocation) (*Writer, 
 	schema, err := parquetSchema(loc.Schema)
 	if err != nil {
 		return nil, err
+	}
+	if loc.Moved {
+		schema = arrow.NewSchema(append(schema.Fields(), LineageFields()...), nil)
 	}
 	dir := filepath.Join(w.tableDir(loc.Name, loc.UUID), "data")
 	if err := w.ensureDir(dir); err != nil {
@@ -155,8 +160,8 @@ func isUUID(typ arrow.DataType) bool {
 	return ok
 }
 
-// Write appends a record batch: the table's columns and, last, the create LSNs as int64. Rows come in create order. It keeps
-// nothing of rec.
+// Write appends a record batch: the table's columns, the create LSNs as int64 and, of moved rows, LineageFields. Rows come in create order. It
+// keeps nothing of rec.
 func (x *Writer) Write(rec arrow.RecordBatch) error {
 	if x.closed || x.err != nil {
 		return fmt.Errorf("write %s: the writer is closed: %w", x.path, errors.Join(x.err))
@@ -202,7 +207,12 @@ func (x *Writer) write(rec arrow.RecordBatch) error {
 		}
 		x.minLSN, x.maxLSN = min(x.minLSN, LSN(v)), max(x.maxLSN, LSN(v))
 	}
-	columns[len(columns)-1] = lsns
+	columns[x.source.NumFields()] = lsns
+	lineage := columns[x.source.NumFields()+1:]
+	copy(lineage, rec.Columns()[x.source.NumFields()+1:])
+	if err := checkLineage(lineage); err != nil {
+		return err
+	}
 	batch := array.NewRecordBatch(x.schema, columns, rec.NumRows())
 	defer batch.Release()
 	size := valueBytes(batch)

@@ -68,6 +68,8 @@ func (m *Mirror) apply(ctx context.Context, tx *pgcdc.Transaction) error {
 	now := m.clock.Now()
 	m.marks.publishCommit(lsn, tx.CommitTime, now)
 	m.noteCommit(tx, now)
+	m.written.changes.Add(m.changed)
+	m.changed = 0
 	return nil
 }
 
@@ -151,6 +153,7 @@ func (t *table) fault(ch *pgcdc.Change, err error) (*failure, error) {
 
 // changeRow applies an insert, update or delete.
 func (m *Mirror) changeRow(t *table, ch *pgcdc.Change, lsn LSN) error {
+	m.changed += tupleBytes(ch.Old) + tupleBytes(ch.New)
 	switch ch.Op {
 	case pgcdc.OpInsert:
 		m.counts.inserts.Add(1)

@@ -74,7 +74,9 @@ func (m *Mirror) checkpoint(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return m.reap(context.WithoutCancel(ctx)) // what it takes off the list of garbage, it deletes
+	err = m.reap(context.WithoutCancel(ctx)) // what it takes off the list of garbage, it deletes
+	signal(m.compactor.wake)                 // files that the commit has named, and of which it has dropped the cut-offs, may be worth compacting
+	return err
 }
 
 // checkpoint is one in flight.
@@ -260,7 +262,6 @@ func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, starte
 	for _, t := range cp.tables {
 		t.compacted = slices.DeleteFunc(t.compacted, func(s *segment) bool { return !s.file.published })
 	}
-	signal(m.flusher.wake) // files that a commit has named may be worth compacting
 	m.setDurable(cp.cut)
 	m.addGarbage(result.Unreachable, cp.cut)
 	now := m.clock.Now()

@@ -166,54 +166,93 @@ func TestFailedTableLetsMemoryGo(t *testing.T) {
 	w.end()
 }
 
-// TestCarry: the output of a rewrite has every deletion that its inputs got since it began, at the row's new place; an input that a
-// TRUNCATE ended alone has its rows deleted one by one, and when all are ended at once, so is the output.
+// TestCarry: the output of a rewrite has every deletion that its inputs got beyond what was left out, at the row's new place and with its LSN: those of
+// before the rewrite began, those of the transaction in which it began, and later ones, carried over in one slice or many; a fold in between changes
+// nothing. A TRUNCATE ends it as it ends the inputs.
 func TestCarry(t *testing.T) {
-	for _, all := range []bool{false, true} {
-		m, tab := choosing(t)
-		a, b := tab.seal(m, 10, 10, 10), tab.seal(m, 20, 20)
-		if err := a.vis.Delete(0, 15); err != nil {
-			t.Fatal(err)
-		}
-		m.applied = 20
-		m.marks.open(20, someTime, someTime)
-		rw, err := m.begin(tab, maxLSN)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range []struct {
-			s   *segment
-			row uint32
-			at  LSN
-		}{{a, 2, 25}, {b, 1, 30}} {
-			if err := d.s.vis.Delete(d.row, d.at); err != nil {
-				t.Fatal(err)
-			}
-		}
-		a.droppedAt.Store(40)
-		if all {
-			b.droppedAt.Store(40)
-		}
-		rw.out = &segment{file: &file{}}
-		if err := rw.carry(); err != nil {
-			t.Fatal(err)
-		}
-		// Rows a1, a2, b0, b1: a0 was left out.
-		want := map[uint32]LSN{0: 40, 1: 25, 3: 30}
-		if all {
-			delete(want, 0)
-		}
-		for row := range uint32(4) {
-			for _, x := range []LSN{20, 24, 25, 29, 30, 39, 40, 50} {
-				at, dead := want[row]
-				if got := rw.out.vis.DeletedAt(row, x); got != (dead && at <= x) {
-					t.Errorf("all ended %v: row %d deleted at %s: %v", all, row, x, got)
+	for _, slices := range []bool{false, true} {
+		for _, truncated := range []bool{false, true} {
+			m, tab := choosing(t)
+			remove := func(s *segment, row uint32, at LSN) {
+				t.Helper()
+				if err := s.delete(row, at); err != nil {
+					t.Fatal(err)
 				}
 			}
+			a, b := tab.seal(m, 10, 10, 10, 10, 10), tab.seal(m, 20, 20)
+			m.applied = 20
+			m.marks.open(22, someTime, someTime)
+			remove(a, 0, 15)
+			remove(a, 3, 24) // above LWM
+			remove(a, 4, 25)
+			rw := m.begin(tab, maxLSN)
+			rw.follow()
+			remove(a, 2, 25) // in the same transaction
+			if err := rw.leaveOut(); err != nil {
+				t.Fatal(err)
+			}
+			if slices {
+				if err := rw.carry(rw.log); err != nil {
+					t.Fatal(err)
+				}
+				rw.log = nil
+			}
+			remove(b, 1, 30)
+			a.vis.Fold(27)
+			b.vis.Fold(27)
+			if truncated {
+				a.droppedAt.Store(40)
+				b.droppedAt.Store(40)
+			}
+			rw.out = &segment{file: &file{}}
+			if err := rw.carry(rw.log); err != nil {
+				t.Fatal(err)
+			}
+			if err := rw.succeed(); err != nil {
+				t.Fatal(err)
+			}
+			want := map[uint32]LSN{1: 25, 2: 24, 3: 25, 5: 30} // rows a1 to a4, b0, b1: a0 was left out
+			for row := range uint32(6) {
+				for _, x := range []LSN{20, 23, 24, 25, 29, 30, 50} {
+					at, dead := want[row]
+					if got := rw.out.vis.DeletedAt(row, x); got != (dead && at <= x) {
+						t.Errorf("slices %v: row %d deleted at %s: %v", slices, row, x, got)
+					}
+				}
+			}
+			if got := rw.out.droppedAt.Load(); got != a.droppedAt.Load() {
+				t.Errorf("the output ended at %d", got)
+			}
+			rw.unfollow()
+			if remove(b, 0, 50); rw.log != nil {
+				t.Error("the log does not end")
+			}
 		}
-		if got := LSN(rw.out.droppedAt.Load()); (got == 40) != all || (got == 0) == all {
-			t.Errorf("all ended %v: the output ended at %s", all, got)
+	}
+}
+
+// TestCarryPastAFold: what a fold took together before the rewrite has looked is left out.
+func TestCarryPastAFold(t *testing.T) {
+	m, tab := choosing(t)
+	a := tab.seal(m, 10, 10, 10)
+	m.applied = 20
+	m.marks.open(20, someTime, someTime)
+	rw := m.begin(tab, maxLSN)
+	rw.follow()
+	for row, at := range []LSN{25, 30} {
+		if err := a.delete(uint32(row), at); err != nil {
+			t.Fatal(err)
 		}
+	}
+	a.vis.Fold(25)
+	if err := rw.leaveOut(); err != nil {
+		t.Fatal(err)
+	}
+	if err := rw.carry(rw.log); err != nil {
+		t.Fatal(err)
+	}
+	if rw.dead[0].Cardinality() != 1 || !rw.vis.DeletedAt(0, 30) || rw.vis.DeletedAt(0, 29) || rw.vis.Deleted(1) {
+		t.Errorf("%d rows are left out, and another place has their deletions", rw.dead[0].Cardinality())
 	}
 }
 
@@ -225,17 +264,18 @@ func TestFlushOfAJoin(t *testing.T) {
 	a := tab.seal(m, 10, 10)
 	m.applied, tab.replayed = 20, 15
 	m.marks.open(20, someTime, someTime)
-	rw, err := m.begin(tab, maxLSN)
-	if err != nil {
+	rw := m.begin(tab, maxLSN)
+	rw.follow()
+	if err := a.delete(0, 17); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.vis.Delete(0, 17); err != nil {
+	if err := rw.leaveOut(); err != nil {
 		t.Fatal(err)
 	}
-	rw.out = &segment{file: &file{}}
-	if err := rw.carry(); err != nil {
+	if err := rw.carry(rw.log); err != nil {
 		t.Fatal(err)
 	}
+	rw.out = &segment{file: &file{}, vis: rw.vis}
 	if !rw.out.vis.DeletedAt(0, 17) || rw.out.vis.DeletedAt(0, 16) || rw.out.vis.DeletedAt(1, 20) {
 		t.Error("the replayed deletion has another place or LSN in the file")
 	}

@@ -7,28 +7,28 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"pgmirror/iceberg"
 )
 
-const (
-	// compactRun is the number of neighbouring files from which on they are worth one file: with it a table of n rows has about
-	// 7·log8(n) files besides its full ones, and each row is rewritten about log8(n) times.
-	compactRun = 8
-	// compactDead is the part of a file's rows that must be deleted, for every reader, before it is rewritten by itself: half.
-	compactDead = 2
-)
+// compactRun is the number of neighbouring files from which on they are worth one file: with it a table of n rows has about
+// 7·log8(n) files besides its full ones, and each row is rewritten about log8(n) times.
+const compactRun = 8
 
-// compactable chooses neighbouring files to make one of, oldest first; empty when nothing is worth it. A file that is chosen is named by
+// compactMost bounds the rows of a file that compaction makes: their hashes and their FileIndex are in memory while it does, at about 20 bytes a row.
+const compactMost = 16 << 20
+
+// compactable chooses neighbouring files to make one of, newest first; empty when nothing is worth it. A file that is chosen is named by
 // the current snapshot, and no reader is below its newest row. With all, every such run of files is worth it. The applier's turn.
 //
 // Of a run of files the longest end is chosen that has compactRun files and in which none has more rows than all others together: so a row's
 // file at least doubles each time.
 func (t *table) compactable(m *Mirror, low LSN, all bool) []*segment {
-	if t.state != stateStreaming || t.since > m.durable { // a checkpoint under way commits the shape before
+	if t.state != stateStreaming || t.retired != 0 || t.since > m.durable { // a checkpoint under way commits the shape before
 		return nil
 	}
-	least := m.compactRun
+	least, full := m.compactRun, t.fullRows(m)
 	if all {
 		least = 2
 	}
@@ -36,7 +36,7 @@ func (t *table) compactable(m *Mirror, low LSN, all bool) []*segment {
 		if !t.files[end-1].settled() {
 			continue
 		}
-		if f := t.files[end-1]; f.mostlyDead(low) {
+		if f := t.files[end-1]; f.mostlyDead(low, m.cfg.Compact.DeadRatio) {
 			return []*segment{f}
 		}
 		var best int
@@ -44,7 +44,7 @@ func (t *table) compactable(m *Mirror, low LSN, all bool) []*segment {
 		first := end
 		for ; first > 0 && t.files[first-1].settled(); first-- {
 			live := t.files[first-1].live()
-			if rows+live > m.compactRows {
+			if rows+live > full {
 				break
 			}
 			rows, largest = rows+live, max(largest, live)
@@ -56,7 +56,53 @@ func (t *table) compactable(m *Mirror, low LSN, all bool) []*segment {
 			return slices.Clone(t.files[end-best : end])
 		}
 	}
+	return t.crowded(m, full)
+}
+
+// fullRows is the number of rows beyond which files are not joined: more in large tables, so that it is not their full files that make many.
+func (t *table) fullRows(m *Mirror) int64 {
+	return max(m.compactRows, min(compactMost, 4*t.rows/int64(m.cfg.Compact.Files)))
+}
+
+// crowded chooses a run of files when the table has more than it may, Compact.Files or one for each 8 million rows; or when more than half of so many
+// are large: else each small file that comes would have to be joined with the one before, which grows. Some two neighbours
+// fit into one file when there are more than 2·rows/fullRows, which is half of what a table may have; so it does not get stuck.
+func (t *table) crowded(m *Mirror, full int64) []*segment {
+	most, large := max(int64(m.cfg.Compact.Files), t.rows/(compactMost/2)), full/8
+	n := int64(0)
+	for _, s := range t.files {
+		if s.live() > large {
+			n++
+		}
+	}
+	if n > most/2 {
+		if run := t.cheapest(large, full); run != nil {
+			return run
+		}
+	}
+	if int64(len(t.files)) > most {
+		return t.cheapest(-1, full)
+	}
 	return nil
+}
+
+// cheapest chooses, of all short runs of files with more than least rows each that fit into one, the one with the fewest rows to write for each file
+// that goes.
+func (t *table) cheapest(least, full int64) (best []*segment) {
+	cost := 0.0
+	for first := range t.files {
+		rows := int64(0)
+		for end := first; end < min(first+compactRun, len(t.files)) && t.files[end].settled(); end++ {
+			live := t.files[end].live()
+			if rows += live; live <= least || rows > full {
+				break
+			}
+			if gone := end - first; gone > 0 && (best == nil || float64(rows)/float64(gone) < cost) {
+				best, cost = t.files[first:end+1], float64(rows)/float64(gone)
+			}
+		}
+	}
+	return slices.Clone(best)
 }
 
 // settled says whether a file's rows are the same for all readers but for deletions, and the current snapshot names it.
@@ -67,66 +113,73 @@ func (s *segment) settled() bool {
 // live counts the rows that are not deleted; the applier's.
 func (s *segment) live() int64 { return s.file.data.Rows - int64(s.vis.Count()) }
 
-// mostlyDead says whether so many of a file's rows are deleted for every reader that the rest is worth a new file. The applier's.
-func (s *segment) mostlyDead(low LSN) bool {
-	if int64(s.vis.Count())*compactDead < s.file.data.Rows {
+// mostlyDead says whether so large a part of a file's rows is deleted for every reader that the rest is worth a new file. The applier's.
+func (s *segment) mostlyDead(low LSN, part float64) bool {
+	rows := float64(s.file.data.Rows)
+	if float64(s.vis.Count()) < part*rows {
 		return false
 	}
 	dead, err := s.vis.At(max(low, s.vis.Base()), uint32(s.file.data.Rows))
-	return err == nil && int64(dead.Cardinality())*compactDead >= s.file.data.Rows
+	return err == nil && float64(dead.Cardinality()) >= part*rows
 }
 
-// compact makes one file of some of a table's, if that is worth it; done says that there was nothing to do. Any background goroutine; it takes
-// t.jobs.
-func (m *Mirror) compact(ctx context.Context, t *table, all bool) (done bool, err error) {
-	t.jobs.Lock()
-	defer t.jobs.Unlock()
-	var rw *rewrite
-	if err := m.inAnyTurn(ctx, func() (err error) { rw, err = m.beginCompaction(t, all); return err }); err != nil || rw == nil {
-		return rw == nil, err
+// compact makes one file of some of a table's, if that is worth it; it returns nil when there was nothing to do. Any background goroutine; it takes
+// t.tidying.
+func (m *Mirror) compact(ctx context.Context, t *table, all bool) (*rewrite, error) {
+	t.tidying.Lock()
+	defer t.tidying.Unlock()
+	rw, err := m.startRewrite(ctx, func() *rewrite { return m.beginCompaction(t, all) })
+	if err != nil || rw == nil {
+		return nil, err
 	}
+	defer rw.end(ctx, m)
 	started := m.clock.Now()
-	if err := rw.writeFiles(ctx, m); err != nil {
-		return false, fmt.Errorf("compact %s: %w", t, err)
+	if err := rw.compact(ctx, m); err != nil {
+		return nil, fmt.Errorf("compact %s: %w", t, err)
 	}
+	rows := int64(0)
 	if rw.out != nil {
+		rows = rw.out.file.data.Rows
 		m.counts.compacted.add(rw.out.file.data)
 	}
-	err = m.inAnyTurn(ctx, func() error { return rw.installCompaction(m) })
-	if err == nil {
-		rows := int64(0)
-		if rw.out != nil {
-			rows = rw.out.file.data.Rows
-		}
-		m.cfg.Log.Debug("compacted", "relation", t.String(), "files", len(rw.inputs), "rows", rows, "took", m.clock.Now().Sub(started))
-	}
-	return false, err
+	m.cfg.Log.Debug("compacted", "relation", t.String(), "files", len(rw.inputs), "rows", rows, "took", m.clock.Now().Sub(started), "stalled", rw.stall)
+	return rw, nil
 }
 
-// beginCompaction prepares a compaction, or nothing. The caller holds t.jobs. The applier's turn.
-func (m *Mirror) beginCompaction(t *table, all bool) (*rewrite, error) {
+// compact writes the new file and installs it.
+func (rw *rewrite) compact(ctx context.Context, m *Mirror) error {
+	if err := rw.writeFiles(ctx, m); err != nil {
+		void := false
+		gone := m.inAnyTurn(ctx, func() error {
+			_, installable := rw.inPlace()
+			void = !installable
+			return nil
+		})
+		if gone != nil || !void {
+			return err
+		}
+		return nil // a checkpoint has taken the files out of the table meanwhile, and they may be gone
+	}
+	return rw.carryOver(ctx, m, func() error { return rw.installCompaction(m) })
+}
+
+// beginCompaction prepares a compaction, or nothing. The caller holds t.tidying. The applier's turn.
+func (m *Mirror) beginCompaction(t *table, all bool) *rewrite {
 	low := m.marks.low()
 	inputs := t.compactable(m, low, all)
 	if len(inputs) == 0 {
-		return nil, nil
+		return nil
 	}
-	rw := &rewrite{table: t, shape: t.shape, floor: low, inputs: inputs}
-	base := 0
+	rw := &rewrite{table: t, shape: t.shape, written: &m.written.compaction, floor: low, inputs: inputs}
 	for _, s := range inputs {
-		rows := int(s.file.data.Rows)
-		dead, err := s.vis.At(max(low, s.vis.Base()), uint32(rows))
-		if err != nil {
-			return nil, fmt.Errorf("begin to compact %s at %s: %w", t, low, err)
-		}
-		rw.rows, rw.dead, rw.base = append(rw.rows, rows), append(rw.dead, dead), append(rw.base, base)
-		base += rows - int(dead.Cardinality())
+		rw.rows = append(rw.rows, int(s.file.data.Rows))
 	}
-	return rw, nil
+	return rw
 }
 
 // writeFiles writes the rows of the input files.
 func (rw *rewrite) writeFiles(ctx context.Context, m *Mirror) error {
-	err := rw.fill(ctx, m, func(w DataWriter) error {
+	err := rw.fill(ctx, m, true, func(w DataWriter) error {
 		c := newFileCopy(rw, w)
 		for i, s := range rw.inputs {
 			if err := c.file(ctx, m, s.file.data, func(row uint32) bool { return rw.dead[i].Contains(row) }); err != nil {
@@ -149,16 +202,19 @@ type fileCopy struct {
 	schema *arrow.Schema
 	keys   *table // hashes the keys
 	batch  *batch
+	// Of the batch's rows: what Iceberg calls _row_id and _last_updated_sequence_number. A row keeps both where it goes.
+	rowIDs, sequences *array.Int64Builder
 }
 
 func newFileCopy(rw *rewrite, out DataWriter) *fileCopy {
-	c := &fileCopy{rw: rw, out: out, schema: withLSN(rw.shape.arrow), keys: &table{}, batch: newBatch(rw.shape)}
+	c := &fileCopy{rw: rw, out: out, schema: withLineage(withLSN(rw.shape.arrow)), rowIDs: array.NewInt64Builder(memory.DefaultAllocator),
+		sequences: array.NewInt64Builder(memory.DefaultAllocator), keys: &table{}, batch: newBatch(rw.shape)}
 	c.keys.setShape(rw.shape)
 	c.batch.index = nil
 	for _, column := range rw.shape.columns {
 		c.ids = append(c.ids, int32(column.fieldID))
 	}
-	c.ids = append(c.ids, iceberg.LSNFieldID)
+	c.ids = append(c.ids, iceberg.LSNFieldID, iceberg.RowIDFieldID, iceberg.SequenceFieldID)
 	return c
 }
 
@@ -173,26 +229,52 @@ func (c *fileCopy) file(ctx context.Context, m *Mirror, data iceberg.DataFile, d
 	if err != nil {
 		return err
 	}
-	last := len(c.ids) - 1
+	// When a checkpoint has taken the file out meanwhile, by a TRUNCATE, what is written here is discarded in the end.
+	firstID, sequence, _ := m.warehouse.Lineage(c.rw.table.uuid, data.Path)
+	hidden := len(c.ids) - 3
 	return r.Columns(ctx, y.ids, func(rec arrow.RecordBatch, first int64) error {
 		columns, err := y.columns(rec)
 		if err != nil {
 			return err
 		}
-		lsns, ok := columns[last].(*array.Int64)
-		if !ok {
-			return fmt.Errorf("%s: its column %s holds %s", data.Path, iceberg.LSNColumn, columns[last].DataType())
+		var numbers [3]*array.Int64
+		for i := range numbers {
+			column, ok := columns[hidden+i].(*array.Int64)
+			if !ok {
+				return fmt.Errorf("%s: its column %s holds %s", data.Path, c.schema.Field(hidden+i).Name, column.DataType())
+			}
+			numbers[i] = column
+		}
+		lsns, rowIDs, sequences := numbers[0], numbers[1], numbers[2]
+		read := data.Bytes * rec.NumRows() / max(1, data.Rows)
+		if err := m.pace.spend(ctx, m.clock, 2*read); err != nil { // as much is written
+			return err
 		}
 		for row := range int(rec.NumRows()) {
 			if dead(uint32(first) + uint32(row)) {
 				continue
 			}
+			c.rowIDs.Append(valueOr(rowIDs, row, firstID+first+int64(row)))
+			c.sequences.Append(valueOr(sequences, row, sequence))
 			if err := c.row(columns, row, uint64(lsns.Value(row))); err != nil {
 				return fmt.Errorf("%s: %w", data.Path, err)
 			}
 		}
 		return nil
 	})
+}
+
+// valueOr is a value, or what stands for NULL.
+func valueOr(values *array.Int64, row int, null int64) int64 {
+	if values.IsNull(row) {
+		return null
+	}
+	return values.Value(row)
+}
+
+// withLineage adds the columns of row lineage.
+func withLineage(s *arrow.Schema) *arrow.Schema {
+	return arrow.NewSchema(append(slices.Clone(s.Fields()), iceberg.LineageFields()...), nil)
 }
 
 func (c *fileCopy) row(columns []arrow.Array, row int, lsn uint64) error {
@@ -222,7 +304,9 @@ func (c *fileCopy) flush() error {
 	if b.rows == 0 {
 		return nil
 	}
-	if err := c.out.Write(b.record(c.schema, b.rows)); err != nil {
+	rec := b.record(withLSN(c.rw.shape.arrow), b.rows)
+	rec = array.NewRecordBatch(c.schema, append(rec.Columns(), c.rowIDs.NewArray(), c.sequences.NewArray()), int64(b.rows))
+	if err := c.out.Write(rec); err != nil {
 		return err
 	}
 	c.batch = newBatch(c.rw.shape)
@@ -230,13 +314,23 @@ func (c *fileCopy) flush() error {
 	return nil
 }
 
+// inPlace is where the table has a compaction's inputs; ok is false when it has lost one, or is itself not the mirror's any more. The applier's turn.
+func (rw *rewrite) inPlace() (at int, ok bool) {
+	t := rw.table
+	at = slices.Index(t.files, rw.inputs[0])
+	if t.state != stateStreaming || t.retired != 0 || at < 0 || at+len(rw.inputs) > len(t.files) || !slices.Equal(t.files[at:at+len(rw.inputs)], rw.inputs) ||
+		slices.ContainsFunc(rw.inputs, func(s *segment) bool { return s.droppedAt.Load() != 0 }) {
+		return at, false
+	}
+	return at, true
+}
+
 // installCompaction puts the new file in its inputs' place, with what was deleted meanwhile. The next commit takes the inputs out of the
 // table and the new file in. If the table has lost an input meanwhile, the new file is discarded. The applier's turn.
 func (rw *rewrite) installCompaction(m *Mirror) error {
 	t := rw.table
-	at := slices.Index(t.files, rw.inputs[0])
-	if t.state != stateStreaming || at < 0 || at+len(rw.inputs) > len(t.files) || !slices.Equal(t.files[at:at+len(rw.inputs)], rw.inputs) ||
-		slices.ContainsFunc(rw.inputs, func(s *segment) bool { return s.droppedAt.Load() != 0 }) {
+	at, ok := rw.inPlace()
+	if !ok {
 		rw.discard(m)
 		return nil
 	}
@@ -244,8 +338,8 @@ func (rw *rewrite) installCompaction(m *Mirror) error {
 	if rw.out != nil {
 		m.lastSegment++
 		rw.out.id = m.lastSegment
-		if err := rw.carry(); err != nil {
-			return fmt.Errorf("install %s: %w", rw.out.file.data.Path, err)
+		if err := rw.succeed(); err != nil {
+			return err
 		}
 		out = []*segment{rw.out}
 	}

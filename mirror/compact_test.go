@@ -2,8 +2,10 @@ package mirror
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -51,6 +53,70 @@ func (w *world) created(t *table) (lsns []string) {
 	return lsns
 }
 
+// lineage lists the create LSN, row id and sequence number of the table's rows in files that are alive.
+func (w *world) lineage(t *table) (rows []string) {
+	w.t.Helper()
+	lsnField := arrow.Field{Name: iceberg.LSNColumn, Type: arrow.PrimitiveTypes.Int64,
+		Metadata: arrow.NewMetadata([]string{readstate.FieldIDKey}, []string{strconv.Itoa(iceberg.LSNFieldID)})}
+	for _, s := range t.files {
+		dead, err := s.vis.At(w.m.marks.high(), uint32(s.file.data.Rows))
+		w.check(err)
+		first, sequence, ok := w.ware.Lineage(t.uuid, s.file.data.Path)
+		at := int64(0)
+		for _, row := range w.rowsOfFile(s.file.data.Path, s.file.data.Rows, append([]arrow.Field{lsnField}, iceberg.LineageFields()...), func(uint32) bool { return false }) {
+			if strings.Contains(row, "NULL") {
+				if !ok {
+					w.fatal("%s: neither its rows nor a commit say where they come from", s.file.data.Path)
+				}
+				lsn, _, _ := strings.Cut(row, "NULL")
+				row = fmt.Sprintf("%s'%d','%d'", lsn, first+at, sequence)
+			}
+			if !dead.Contains(uint32(at)) {
+				rows = append(rows, row)
+			}
+			at++
+		}
+	}
+	slices.Sort(rows)
+	return rows
+}
+
+// TestCompactKeepsLineage: a row keeps its row id and its sequence number through one compaction and the next; rows that come later get others.
+func TestCompactKeepsLineage(t *testing.T) {
+	w := newWorld(t, 12)
+	w.faults, w.pressure, w.history = 0, false, 0
+	w.start()
+	ctx := context.Background()
+	w.m.compactRows = 1000
+	for round := range 4 {
+		tab := w.flushed(1, 4-min(round, 2)) // one file more each time, so that rows of before are among those that move
+		before := w.lineage(tab)
+		if len(slices.Compact(slices.Clone(before))) != len(before) || len(before) < 2 {
+			t.Fatalf("%d rows: %v", len(before), before)
+		}
+		for len(tab.files) > 1 {
+			rw, err := w.m.compact(ctx, tab, true)
+			w.check(err)
+			if rw == nil {
+				break
+			}
+			w.check(w.m.checkpoint(ctx)) // what was compacted can be again
+			w.check(w.m.reap(ctx))
+		}
+		if len(tab.files) != 1 {
+			t.Fatalf("%d files are left", len(tab.files))
+		}
+		if after := w.lineage(tab); !slices.Equal(after, before) {
+			t.Fatalf("the lineage is\n%v, was\n%v", after, before)
+		}
+		w.check(w.m.checkpoint(ctx))
+		if after := w.lineage(tab); !slices.Equal(after, before) {
+			t.Fatalf("when committed the lineage is\n%v, was\n%v", after, before)
+		}
+	}
+	w.end()
+}
+
 // TestCompactMakesOneFile: many files become one, with the rows that are alive, found by their keys as before; a pinned reader keeps the old ones;
 // the next snapshot names the new one alone, also after a crash, and the old ones go when nobody needs them.
 func TestCompactMakesOneFile(t *testing.T) {
@@ -64,9 +130,12 @@ func TestCompactMakesOneFile(t *testing.T) {
 	w.check(err)
 	old, created := len(tab.files), w.created(tab)
 	for _, all := range []bool{false, true} {
-		for done := false; !done; {
-			done, err = w.m.compact(ctx, tab, all)
+		for {
+			rw, err := w.m.compact(ctx, tab, all)
 			w.check(err)
+			if rw == nil {
+				break
+			}
 		}
 	}
 	if len(tab.files) >= old || len(tab.indexes) != len(tab.files) || len(tab.compacted) < 2 {
@@ -155,39 +224,43 @@ func TestCompactDeadFiles(t *testing.T) {
 	w.end()
 }
 
-// TestCompactBounds: under steady flushes the files of a table stay few, and each row is rewritten a few times only.
-func TestCompactBounds(t *testing.T) {
-	m, tab := choosing(t)
-	m.compactRows = 1 << 20
-	const flushes, rowsEach = 2000, 100
-	var written, most int64
-	for range flushes {
-		tab.files = append(tab.files, settledFile(rowsEach))
-		for {
-			chosen := tab.compactable(m, maxLSN, false)
-			if len(chosen) == 0 {
-				break
-			}
-			sum := int64(0)
-			for _, s := range chosen {
-				sum += s.live()
-			}
-			at := 0
-			for tab.files[at] != chosen[0] {
-				at++
-			}
-			tab.files = append(tab.files[:at:at], append([]*segment{settledFile(sum)}, tab.files[at+len(chosen):]...)...)
-			written += sum
-		}
-		most = max(most, int64(len(tab.files)))
-	}
-	if most > 40 || written > 6*flushes*rowsEach {
-		t.Errorf("%d files at the most, each row rewritten %.1f times", most, float64(written)/flushes/rowsEach)
-	}
-	t.Logf("%d files at the most, each row rewritten %.1f times", most, float64(written)/flushes/rowsEach)
-}
-
 // settledFile is a file that a snapshot names.
 func settledFile(rows int64) *segment {
 	return &segment{vis: deletion.NewVisibility(0), file: &file{data: iceberg.DataFile{Rows: rows}, published: true}}
+}
+
+// TestFilesGoDuringCompaction: a checkpoint may commit a TRUNCATE while the files that it ended are being compacted, and they may be deleted before they were read. The
+// compaction then comes to nothing, and to no error.
+func TestFilesGoDuringCompaction(t *testing.T) {
+	w := newWorld(t, 18)
+	w.faults, w.pressure, w.history = 0, false, 0
+	w.ware.retains, w.ware.grace = false, 0
+	w.start()
+	ctx := context.Background()
+	w.m.compactRows = 1000
+	tab := w.flushed(1, 3)
+	for _, p := range w.pinned {
+		p.Release()
+	}
+	w.pinned = nil
+	rw, err := w.m.startRewrite(ctx, func() *rewrite { return w.m.beginCompaction(tab, true) })
+	w.check(err)
+	w.planned(1, message{'T'}.u32(1).u8(0).u32(1), func(c LSN) {
+		for _, v := range w.table(1).versions {
+			if v.deleted == 0 {
+				v.deleted = c
+			}
+		}
+	})
+	w.check(w.m.checkpoint(ctx))
+	w.check(w.m.reap(ctx))
+	if _, err := w.ware.OpenData(rw.inputs[0].file.data.Path); err == nil {
+		t.Fatal("the file is still there")
+	}
+	w.check(rw.compact(ctx, w.m))
+	rw.end(ctx, w.m)
+	w.audit()
+	w.readSomewhere()
+	w.check(w.m.checkpoint(ctx))
+	w.end()
 }

@@ -15,11 +15,12 @@ type CompactReport struct {
 	Tables []CompactTable `json:"tables"`
 }
 
-// CompactTable is one table's part: its data files before and after.
+// CompactTable is one table's part: its data files before and after, and the longest time for which its changes, and all others, were not applied because of it.
 type CompactTable struct {
-	Name   string `json:"name"`
-	Before int    `json:"files_before"`
-	After  int    `json:"files_after"`
+	Name    string  `json:"name"`
+	Before  int     `json:"files_before"`
+	After   int     `json:"files_after"`
+	Stalled float64 `json:"longest_stall_seconds"`
 }
 
 // Compact makes as few files as it can of those that checkpoints have committed, and commits the result. Tables that are not followed are left as they
@@ -55,11 +56,15 @@ func (m *Mirror) Compact(ctx context.Context, req CompactRequest, progress func(
 		if err := m.inAnyTurn(ctx, func() error { r.Before = len(t.files); return nil }); err != nil {
 			return nil, err
 		}
-		for done := false; !done; {
-			var err error
-			if done, err = m.compact(ctx, t, true); err != nil {
+		for {
+			rw, err := m.compact(ctx, t, true)
+			if err != nil {
 				return nil, err
 			}
+			if rw == nil {
+				break
+			}
+			r.Stalled = max(r.Stalled, rw.stall.Seconds())
 		}
 		if err := m.inAnyTurn(ctx, func() error { r.After = len(t.files); return nil }); err != nil {
 			return nil, err

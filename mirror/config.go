@@ -44,8 +44,8 @@ type Config struct {
 	MaxSlotWAL int64
 	// DropSlot drops the slot at MaxSlotWAL, as a last resort for the source; otherwise that is only told.
 	DropSlot bool
-	// CompactOff leaves the files as flushes made them.
-	CompactOff bool
+	// Compact is when files are made fewer.
+	Compact Compaction
 	// NullUnrepresentable stores NULL for a value that the mirror's type cannot hold, and counts it. Otherwise the table fails.
 	NullUnrepresentable bool
 
@@ -90,6 +90,9 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxSlotWAL < 0 || c.DropSlot && c.MaxSlotWAL == 0 {
 		fault("max_slot_wal: %d bytes are no limit to drop the slot at", c.MaxSlotWAL)
+	}
+	if err := c.Compact.validate(); err != nil {
+		faults = append(faults, err)
 	}
 	if c.FileRows == 0 {
 		c.FileRows = 4_000_000

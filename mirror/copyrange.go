@@ -118,7 +118,7 @@ func (w *copyWriter) encode(ctx context.Context) (err error) {
 		return err
 	}
 	if w.out == nil {
-		w.job = &rewrite{table: w.part, shape: w.part.shape}
+		w.job = &rewrite{table: w.part, shape: w.part.shape, written: &w.m.written.copies}
 		if w.part.shape.mode != insertOnly {
 			w.job.hashes = []uint64{}
 		}

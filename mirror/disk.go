@@ -182,6 +182,7 @@ func (m *Mirror) tellDisk() {
 	}
 	m.cfg.Log.Info("there is room on the disk: going on")
 	signal(m.flusher.wake) // what had to wait
+	signal(m.compactor.wake)
 }
 
 // untilWritten calls do until the disk takes what it writes, from 1 s to 30 s apart; the reader is paused meanwhile. What do did not

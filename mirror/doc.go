@@ -19,7 +19,7 @@
 //   - A segment is a batch or a file. Its rows are in create order, so what a reader at X sees of it is its first rows up to
 //     a cut-off, less its deletions at X. A batch's rows below its published count, and a file, never change.
 //   - A tableVersion never changes. Any version installed after a reader registered at X gives it the same rows at X: a
-//     rewrite leaves out only what was deleted at or below LWM, and carries every later deletion over.
+//     rewrite leaves out only what was deleted at or below LWM, and carries every later deletion over (carry.go).
 //   - Each live row of a table that has an identity is in exactly one index, under its own key's hash. A location found there is
 //     used before the next change or install, never after.
 //   - A file's rows all lie on one side of every cut that is not committed yet, and all were committed, or all not, when its flush
@@ -35,8 +35,8 @@
 //     judging the catalogue), inAnyTurn for what does not (beginning and installing a flush). It looks at the source's catalogue
 //     itself when the stream brings other columns of a table (takeOver).
 //   - The flusher picks tables with many sealed batches, or the largest when memory is short, and flushes each on a goroutine
-//     of its own (flush). It merges FileIndexes in tiers (mergeIndexes), which the applier goes on asking meanwhile. One job at a
-//     time works on a table (table.jobs).
+//     of its own (flush). It merges FileIndexes in tiers (mergeIndexes), which the applier goes on asking meanwhile. The compactor makes few
+//     files of many. One flush at a time works on a table (table.jobs), and beside it one merge or compaction (table.tidying).
 //   - diskLoop looks at what is free on the disk, and pauses the source's reader while that is too little (Disk). slotLoop looks at the WAL that
 //     the slot keeps, and asks for early checkpoints (slotwal.go).
 //   - checkpointLoop makes a checkpoint when one is due; one runs at a time. foldLoop folds deletions and drops what nobody sees.

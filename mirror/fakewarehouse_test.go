@@ -28,6 +28,8 @@ type fakeWarehouse struct {
 	tables  map[string]*iceberg.TableState // by uuid
 	files   map[string][]arrow.RecordBatch // by path
 	serial  int
+	lineage map[string][2]int64 // first row id and sequence number, by path
+	rowIDs  int64
 	history []iceberg.Commit
 
 	// writing, if set, runs while a data file is being written, before it is closed.
@@ -62,7 +64,7 @@ func (w *fakeWarehouse) lastCut() LSN {
 }
 
 func newFakeWarehouse() *fakeWarehouse {
-	return &fakeWarehouse{named: map[string]bool{}, listed: map[string]time.Time{}, now: time.Now, tables: map[string]*iceberg.TableState{}, files: map[string][]arrow.RecordBatch{}}
+	return &fakeWarehouse{lineage: map[string][2]int64{}, named: map[string]bool{}, listed: map[string]time.Time{}, now: time.Now, tables: map[string]*iceberg.TableState{}, files: map[string][]arrow.RecordBatch{}}
 }
 
 func (w *fakeWarehouse) Load(context.Context) (*iceberg.State, error) {
@@ -114,7 +116,7 @@ type fakeWriter struct {
 }
 
 func (x *fakeWriter) Write(rec arrow.RecordBatch) error {
-	lsns := rec.Column(int(rec.NumCols()) - 1).(*array.Int64)
+	lsns := rec.Column(slices.IndexFunc(rec.Schema().Fields(), func(f arrow.Field) bool { return f.Name == iceberg.LSNColumn })).(*array.Int64)
 	for i := range lsns.Len() {
 		lsn := LSN(lsns.Value(i))
 		if lsn < x.data.MaxLSN {
@@ -317,6 +319,12 @@ func (w *fakeWarehouse) commit(c iceberg.Commit) (*iceberg.Result, error) {
 		t.Files = files
 		next[tc.UUID] = &t
 	}
+	for _, tc := range c.Tables {
+		for _, f := range tc.Add {
+			w.lineage[f.Path] = [2]int64{w.rowIDs, int64(len(w.history) + 1)}
+			w.rowIDs += f.Rows
+		}
+	}
 	w.tables, w.doc, w.cut = next, slices.Clone(c.Mirror), c.LSN
 	w.history = append(w.history, c)
 	unreachable := dropped
@@ -353,6 +361,15 @@ func (w *fakeWarehouse) Expire(_ context.Context, _ int, dryRun bool) (*iceberg.
 }
 
 func (w *fakeWarehouse) Hold(LSN) ([]iceberg.DataFile, func(), error) { return nil, func() {}, nil }
+
+func (w *fakeWarehouse) Lineage(_, path string) (firstRowID, sequence int64, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l, ok := w.lineage[path]
+	return l[0], l[1], ok
+}
+
+func (w *fakeWarehouse) Written() (vectors, metadata int64) { return 0, 0 }
 
 func (w *fakeWarehouse) Retained(string) []iceberg.SnapshotInfo { return nil }
 

@@ -69,23 +69,21 @@ func (f *flusher) run(ctx context.Context) error {
 			return ignoreStop(ctx, err)
 		}
 		if f.m.cfg.Disk.Paused() != "" {
-			continue // what compaction would win it must write first
+			continue // what a merge would win it must write first
 		}
-		// What cannot be written now is due again when there is room.
-		if err := f.tidy(ctx); isDiskFull(err) {
-			f.m.cfg.Log.Error("the disk takes no more: files are compacted later", "err", err)
-		} else if err != nil {
+		if err := laterIfFull(f.m, f.merge(ctx)); err != nil {
 			return ignoreStop(ctx, err)
 		}
 	}
 }
 
-// tidy makes few files and FileIndexes of many.
-func (f *flusher) tidy(ctx context.Context) error {
-	if err := f.compact(ctx); err != nil {
-		return err
+// laterIfFull is err, unless the disk was full: what could not be made smaller is due again when there is room.
+func laterIfFull(m *Mirror, err error) error {
+	if isDiskFull(err) {
+		m.cfg.Log.Error("the disk takes no more: files are made fewer later", "err", err)
+		return nil
 	}
-	return f.merge(ctx)
+	return err
 }
 
 // flush writes what is due.
@@ -107,36 +105,13 @@ func (f *flusher) flush(ctx context.Context) error {
 	}
 }
 
-// compact makes few files of many, a table at a time.
-func (f *flusher) compact(ctx context.Context) error {
-	if f.m.cfg.CompactOff {
-		return nil
-	}
-	for {
-		var due *table
-		err := f.m.inAnyTurn(ctx, func() error {
-			low := f.m.marks.low()
-			if i := slices.IndexFunc(f.m.tables, func(t *table) bool { return len(t.compactable(f.m, low, false)) > 0 }); i >= 0 {
-				due = f.m.tables[i]
-			}
-			return nil
-		})
-		if err != nil || due == nil {
-			return err
-		}
-		if _, err := f.m.compact(ctx, due, false); err != nil {
-			return err
-		}
-	}
-}
-
-// merge brings the FileIndexes of every table into tiers.
+// merge brings the FileIndexes of every table into tiers, but of those whose files are being compacted: that may take long, and wakes the flusher at its end.
 func (f *flusher) merge(ctx context.Context) error {
 	for {
 		var due *table
 		err := f.m.inAnyTurn(ctx, func() error {
 			for _, t := range f.m.tables {
-				if len(t.mergeable()) > 0 {
+				if len(t.mergeable()) > 0 && t.tidying.TryLock() {
 					due = t
 					break
 				}
@@ -146,7 +121,9 @@ func (f *flusher) merge(ctx context.Context) error {
 		if err != nil || due == nil {
 			return err
 		}
-		if err := f.m.mergeIndexes(ctx, due); err != nil {
+		err = f.m.mergeIndexesOf(ctx, due)
+		due.tidying.Unlock()
+		if err != nil {
 			return err
 		}
 	}

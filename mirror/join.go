@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"pgmirror/pgcdc"
@@ -569,10 +570,9 @@ func (m *Mirror) reapPast(low LSN) {
 	_, oldest := m.marks.readerCount()
 	gone := func(t *table) bool {
 		// A reader at the very LSN may have taken its state just before the other table came.
-		if t.retired > low || oldest <= t.lastReader || !t.jobs.TryLock() {
+		if t.retired > low || oldest <= t.lastReader || t.busy() {
 			return false
 		}
-		t.jobs.Unlock()
 		m.discardTable(t)
 		return true
 	}
@@ -581,6 +581,17 @@ func (m *Mirror) reapPast(low LSN) {
 			m.updateShared()
 		}
 	}
+}
+
+// busy says whether a job works on the table. None begins on one that has been replaced.
+func (t *table) busy() bool {
+	for _, job := range []*sync.Mutex{&t.jobs, &t.tidying} {
+		if !job.TryLock() {
+			return true
+		}
+		job.Unlock()
+	}
+	return false
 }
 
 // discardTable frees what a table holds that nobody sees: its batches, its FileIndexes, and the data files that no snapshot ever named. The applier's

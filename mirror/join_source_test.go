@@ -316,12 +316,14 @@ func TestGivenUpDuringFlush(t *testing.T) {
 			err = w.m.sealOpen(c)
 		}
 		if err == nil {
-			rw, err = w.m.begin(c, maxLSN)
+			rw = w.m.begin(c, maxLSN)
+			rw.follow()
 		}
 		j.log = newChangeLog(w.dir)
 		j.giveBack(w.m, nil)
 		return err
 	}))
+	w.check(rw.leaveOut())
 	w.check(rw.write(ctx, w.m))
 	if rw.index == nil {
 		t.Fatal("nothing was flushed")

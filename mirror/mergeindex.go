@@ -48,10 +48,15 @@ func (t *table) mergeable() []*fileIndex {
 	return free[from:to]
 }
 
-// mergeIndexes merges some of the table's FileIndexes, if there are too many. A background goroutine; it takes t.jobs.
-func (m *Mirror) mergeIndexes(ctx context.Context, t *table) (err error) {
-	t.jobs.Lock()
-	defer t.jobs.Unlock()
+// mergeIndexes merges some of the table's FileIndexes, if there are too many. A background goroutine; it takes t.tidying.
+func (m *Mirror) mergeIndexes(ctx context.Context, t *table) error {
+	t.tidying.Lock()
+	defer t.tidying.Unlock()
+	return m.mergeIndexesOf(ctx, t)
+}
+
+// mergeIndexesOf is mergeIndexes; the caller holds t.tidying.
+func (m *Mirror) mergeIndexesOf(ctx context.Context, t *table) (err error) {
 	job := &indexMerge{table: t}
 	if err := m.inAnyTurn(ctx, func() error { job.begin(); return nil }); err != nil || len(job.inputs) == 0 {
 		return err
@@ -69,6 +74,7 @@ func (m *Mirror) mergeIndexes(ctx context.Context, t *table) (err error) {
 	if err := m.files.WriteFile(path, merged.Bytes()); err != nil {
 		return fmt.Errorf("write merged file index %s: %w", path, err)
 	}
+	m.written.index.Add(int64(merged.Len()))
 	if job.out, err = m.openIndex(path); err != nil {
 		return err
 	}

@@ -34,13 +34,16 @@ var (
 	descFailed       = prometheus.NewDesc("pgmirror_table_failed", "1 when the table has failed.", []string{"relation"}, nil)
 	descGone         = prometheus.NewDesc("pgmirror_table_gone", "1 when the source does not publish the table any more.", []string{"relation"}, nil)
 	descConnected    = prometheus.NewDesc("pgmirror_source_connected", "1 while the source is streaming.", nil, nil)
+	descLongest      = prometheus.NewDesc("pgmirror_applier_turn_longest_seconds", "The longest such turn since the start.", nil, nil)
+	descChanged      = prometheus.NewDesc("pgmirror_changes_bytes_total", "Row changes applied, as the source sent them.", nil, nil)
+	descWritten      = prometheus.NewDesc("pgmirror_written_bytes_total", "Written to files, by what for.", []string{"kind"}, nil)
 )
 
 // Describe is prometheus.Collector's.
 func (m *Mirror) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descWatermark, descLagBytes, descLagSeconds, descFreshness, descSlot, descRows, descLookups, descCandidates, descCommits, descMemory, descCheckpoint,
-		descReaders, descTables, descTableRows, descTableFiles, descFailed, descGone, descConnected, descSlotLimit, descDiskFree, descDiskLeast, descPaused, descCheckpoints, descWritten, descWrittenRows,
-		descWrittenBytes, descTableVectors, descTableDead} {
+		descReaders, descTables, descTableRows, descTableFiles, descFailed, descGone, descConnected, descSlotLimit, descDiskFree, descDiskLeast, descPaused, descCheckpoints, descFilesWritten, descFileRows,
+		descTableVectors, descTableDead, descLongest, descChanged, descWritten, newStalls().turns.Desc()} {
 		ch <- d
 	}
 }
@@ -61,7 +64,14 @@ func (m *Mirror) Collect(ch chan<- prometheus.Metric) {
 	counter(descCandidates, m.lookups.candidates.Load())
 	counter(descCommits, m.counts.commits.Load())
 	counter(descCheckpoints, m.counts.checkpoints.Load())
-	m.counts.collectWritten(counter)
+	m.counts.collectFiles(counter)
+	gauge(descLongest, time.Duration(m.stalls.longest.Load()).Seconds())
+	m.stalls.turns.Collect(ch)
+	w := m.written.status(m)
+	counter(descChanged, w.Changes)
+	for kind, bytes := range map[string]int64{"flush": w.Flush, "compaction": w.Compaction, "copy": w.Copy, "vectors": w.Vectors, "metadata": w.Metadata, "index": w.Index} {
+		counter(descWritten, bytes, kind)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	st, err := m.status(ctx)

@@ -35,8 +35,8 @@ func TestWrittenFilesAreCounted(t *testing.T) {
 	w.m.compactRows = 1000
 	tab := w.flushed(1, 4)
 	flushed := w.exported("pgmirror_file_rows_total", "flush")
-	if checkpoints := w.exported("pgmirror_checkpoints_total", ""); flushed < 4 || checkpoints < 4 || w.exported("pgmirror_files_written_total", "compact") != 0 {
-		t.Fatalf("4 files or more: %v rows, %v checkpoints, %v files compacted", flushed, checkpoints, w.exported("pgmirror_files_written_total", "compact"))
+	if checkpoints := w.exported("pgmirror_checkpoints_total", ""); flushed < 4 || checkpoints < 4 || w.exported("pgmirror_files_written_total", "compaction") != 0 {
+		t.Fatalf("4 files or more: %v rows, %v checkpoints, %v files compacted", flushed, checkpoints, w.exported("pgmirror_files_written_total", "compaction"))
 	}
 	if _, err := w.m.compact(t.Context(), tab, true); err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestWrittenFilesAreCounted(t *testing.T) {
 			rows, bytes = rows+s.file.data.Rows, bytes+s.file.data.Bytes
 		}
 	}
-	got := []float64{w.exported("pgmirror_files_written_total", "compact"), w.exported("pgmirror_file_rows_total", "compact"), w.exported("pgmirror_file_bytes_total", "compact")}
+	got := []float64{w.exported("pgmirror_files_written_total", "compaction"), w.exported("pgmirror_file_rows_total", "compaction"), w.exported("pgmirror_written_bytes_total", "compaction")}
 	if want := []float64{1, float64(rows), float64(bytes)}; rows == 0 || !slices.Equal(got, want) {
 		t.Errorf("files, rows and bytes of compaction are %v, want %v", got, want)
 	}

@@ -29,18 +29,23 @@ type Mirror struct {
 	counts   counters
 	copying  copyProgress
 	lookups  lookupCounts
+	written  writtenBytes
+	stalls   *stalls
 	readers  readers
 	settled  settledFiles
 
-	events  chan pgcdc.Event
-	turns   chan *turn    // for between two transactions
-	urgent  chan *turn    // for between two changes
-	stop    chan struct{} // closed: no more events are taken
-	stopped chan struct{} // closed: the applier has ended
-	stopOne sync.Once
-	flusher *flusher
+	events    chan pgcdc.Event
+	turns     chan *turn    // for between two transactions
+	urgent    chan *turn    // for between two changes
+	stop      chan struct{} // closed: no more events are taken
+	stopped   chan struct{} // closed: the applier has ended
+	stopOne   sync.Once
+	flusher   *flusher
+	compactor *compactor
+	pace      *pace // of compaction
 	// The constants but in tests.
 	replaySlice int
+	carrySlice  int
 	evolveLooks int
 	compactRun  int
 	compactRows int64 // FileRows but in tests
@@ -54,6 +59,7 @@ type Mirror struct {
 	tables  []*table
 	byOID   map[uint32]*table
 	touched []*table
+	changed int64  // bytes of the changes applied since the last commit
 	steps   int    // changes applied
 	xid     uint32 // of the transaction that is being applied
 	window  window // of the transaction that is being applied
@@ -116,15 +122,16 @@ func New(cfg Config, source Source, warehouse Warehouse, files Files, clock Cloc
 		stop:    make(chan struct{}),
 		stopped: make(chan struct{}),
 		wantCut: make(chan struct{}, 1), slotGiven: make(chan struct{}),
-		byOID: map[uint32]*table{},
+		byOID: map[uint32]*table{}, stalls: newStalls(),
 
-		replaySlice: replaySlice, evolveLooks: evolveLooks, compactRun: compactRun, compactRows: cfg.FileRows,
+		replaySlice: replaySlice, carrySlice: carrySlice, evolveLooks: evolveLooks, compactRun: compactRun, compactRows: cfg.FileRows,
 
 		joins: map[uint32]*join{}, joinWake: make(chan struct{}, 1),
 	}
 	m.probeRows, m.probeEntries = probeRows, probeEntries
 	m.window.m = m
 	m.flusher = newFlusher(m)
+	m.compactor, m.pace = &compactor{m: m, wake: make(chan struct{}, 1)}, &pace{perSecond: m.cfg.Compact.BytesPerSecond}
 	m.shared.set(func(s *sharedState) { s.state = "starting" })
 	return m, nil
 }
@@ -144,6 +151,7 @@ func (m *Mirror) Run(ctx context.Context) error {
 	// The applier may end first, by an error; whoever still waits for a turn must then hear of it, or Run would never end.
 	g.Go(func() error { defer close(m.stopped); return m.applyLoop(work) })
 	g.Go(func() error { return m.flusher.run(work) })
+	g.Go(func() error { return m.compactor.run(work) })
 	g.Go(func() error { return m.checkpointLoop(work) })
 	g.Go(func() error { return m.foldLoop(work) })
 	g.Go(func() error { return m.expireLoop(work) })
@@ -257,11 +265,20 @@ func (m *Mirror) guarded(do func() error) (err error) {
 	return do()
 }
 
+// inTimedTurn is inAnyTurn, and raises longest to the time that the turn took.
+func (m *Mirror) inTimedTurn(ctx context.Context, longest *time.Duration, do func() error) error {
+	return m.inAnyTurn(ctx, func() error {
+		began := m.clock.Now()
+		defer func() { *longest = max(*longest, m.clock.Now().Sub(began)) }()
+		return do()
+	})
+}
+
 func (m *Mirror) hand(ctx context.Context, to chan<- *turn, do func() error) error {
 	if ctx.Err() != nil { // select would choose at random between it and an idle applier
 		return context.Cause(ctx)
 	}
-	t := &turn{do: do, done: make(chan struct{})}
+	t := &turn{do: m.stalls.timed(m.clock, do), done: make(chan struct{})}
 	select {
 	case to <- t:
 	case <-ctx.Done():

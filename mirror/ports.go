@@ -81,6 +81,10 @@ type Warehouse interface {
 	Hold(at LSN) (files []iceberg.DataFile, release func(), err error)
 	// Retained lists a table's snapshots with what holds each.
 	Retained(uuid string) []iceberg.SnapshotInfo
+	// Lineage is what the rows of a data file of the current snapshot have by their place: the first one's number and the sequence number.
+	Lineage(uuid, path string) (firstRowID, sequence int64, ok bool)
+	// Written is how many bytes of deletion vectors and of metadata were written since the start.
+	Written() (vectors, metadata int64)
 	// Orphans deletes files that nothing names and that did not change since a time; a dry run only lists them.
 	Orphans(ctx context.Context, before time.Time, dryRun bool) ([]string, error)
 	// DeleteUnreachable deletes files that a commit or Expire reported; absent ones are no error.
@@ -89,7 +93,7 @@ type Warehouse interface {
 
 // DataWriter writes one data file. Exactly one of Close and Abort ends it.
 type DataWriter interface {
-	// Write appends rows: the table's columns and the create LSN as the last one. It keeps nothing of rec.
+	// Write appends rows: the table's columns, the create LSN and, with TableLocation.Moved, iceberg.LineageFields. It keeps nothing of rec.
 	Write(rec arrow.RecordBatch) error
 	Close() (iceberg.DataFile, error)
 	Abort() error

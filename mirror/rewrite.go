@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -17,19 +19,26 @@ import (
 
 // rewrite moves the rows of some consecutive segments of a table into one new file: every row except those deleted at or
 // before floor, and with limit only those created at or before it. It runs on a goroutine of its own over immutable input;
-// begin and install are the applier's.
+// begin and install are the applier's. How later deletions follow the rows is in carry.go.
 //
-//	begin: dead[i] = deletions of input i at floor ─▶ write file and FileIndex ─▶ install: carry over later deletions, swap
+//	begin: choose ─▶ dead[i] = deletions of input i at floor ─▶ write file and FileIndex ─▶ carry over later deletions ─▶ install: swap
 //
 // The dead vectors are the rank map: an input's row moves to its file's base plus its row number less the dead before it.
 type rewrite struct {
 	table  *table
 	shape  *shape
 	inputs []*segment
-	dead   []*deletion.Vector // of each input, at floor; nil when none
-	rows   []int              // of each input, how many to look at
-	base   []int              // of each input, where its rows begin in the output
+	rows   []int // of each input, how many to look at
 	floor  LSN
+	dead   []*deletion.Vector // of each input, at floor; nil when none
+	base   []int              // of each input, where its rows begin in the output
+
+	written *atomic.Int64 // counts the output's bytes
+
+	began LSN                  // what the inputs had of deletions when the log began lies at or below it
+	log   []moved              // deletions since, in LSN order, without those that were carried over; the applier's
+	vis   *deletion.Visibility // the output's
+	stall time.Duration        // the longest turn of the applier that it took
 
 	out    *segment // nil when no row was left
 	index  *fileIndex
@@ -85,8 +94,8 @@ func (t *table) ended(m *Mirror) (good LSN, ended bool) {
 }
 
 // begin prepares a flush. The caller holds t.jobs. The applier's turn.
-func (m *Mirror) begin(t *table, upTo LSN) (*rewrite, error) {
-	rw := &rewrite{table: t, shape: t.shape, floor: m.marks.low(), inputs: t.choose(m, upTo)}
+func (m *Mirror) begin(t *table, upTo LSN) *rewrite {
+	rw := &rewrite{table: t, shape: t.shape, written: &m.written.flush, floor: m.marks.low(), inputs: t.choose(m, upTo)}
 	if len(rw.inputs) > 0 {
 		rw.shape = rw.inputs[0].batch.shape
 	}
@@ -96,31 +105,23 @@ func (m *Mirror) begin(t *table, upTo LSN) (*rewrite, error) {
 	if t.replayed != 0 { // deletions above it are still to be replayed
 		rw.floor = min(rw.floor, t.replayed)
 	}
-	base := 0
 	for _, s := range rw.inputs {
-		rows := s.batch.visible(upTo)
-		dead, err := s.vis.At(rw.floor, uint32(rows))
-		if err != nil {
-			return nil, fmt.Errorf("begin to flush %s at %s: %w", t, rw.floor, err)
-		}
-		rw.rows = append(rw.rows, rows)
-		rw.dead = append(rw.dead, dead)
-		rw.base = append(rw.base, base)
-		base += rows - int(dead.Cardinality())
+		rw.rows = append(rw.rows, s.batch.visible(upTo))
 	}
-	return rw, nil
+	return rw
 }
 
 // write writes the batches' rows.
 func (rw *rewrite) write(ctx context.Context, m *Mirror) error {
-	if err := rw.fill(ctx, m, rw.writeBatches); err != nil {
+	if err := rw.fill(ctx, m, false, rw.writeBatches); err != nil {
 		return fmt.Errorf("flush %s: %w", rw.table, err)
 	}
 	return nil
 }
 
-// fill writes a file of the rows that put hands to its writer, those of the inputs that are not dead, and its FileIndex. It writes none without rows.
-func (rw *rewrite) fill(ctx context.Context, m *Mirror, put func(w DataWriter) error) (err error) {
+// fill writes a file of the rows that put hands to its writer, those of the inputs that are not dead, and its FileIndex. It writes none without
+// rows. moved: the rows bring their lineage.
+func (rw *rewrite) fill(ctx context.Context, m *Mirror, moved bool, put func(w DataWriter) error) (err error) {
 	total := int64(0)
 	for i := range rw.inputs {
 		total += int64(rw.rows[i]) - int64(rw.dead[i].Cardinality())
@@ -128,7 +129,7 @@ func (rw *rewrite) fill(ctx context.Context, m *Mirror, put func(w DataWriter) e
 	if total == 0 {
 		return nil
 	}
-	w, err := m.warehouse.NewWriter(ctx, iceberg.TableLocation{Name: rw.table.name, UUID: rw.table.uuid, Schema: rw.shape.arrow})
+	w, err := m.warehouse.NewWriter(ctx, iceberg.TableLocation{Name: rw.table.name, UUID: rw.table.uuid, Schema: rw.shape.arrow, Moved: moved})
 	if err != nil {
 		return err
 	}
@@ -193,6 +194,7 @@ func (rw *rewrite) note(b *batch, rows int) {
 
 // finish makes the segment and the FileIndex of a written file.
 func (rw *rewrite) finish(m *Mirror, data iceberg.DataFile) error {
+	rw.written.Add(data.Bytes)
 	f := &file{data: data}
 	cuts := rw.cuts // a pointer into rw would keep its batches, as long as readers need the cuts
 	f.cuts.Store(&cuts)
@@ -211,6 +213,7 @@ func (rw *rewrite) finish(m *Mirror, data iceberg.DataFile) error {
 	if err := m.files.WriteFile(path, bytes); err != nil {
 		return fmt.Errorf("index %s: %w", data.Path, err)
 	}
+	m.written.index.Add(int64(len(bytes)))
 	rw.index, err = m.openIndex(path)
 	if err != nil {
 		return err
@@ -220,15 +223,14 @@ func (rw *rewrite) finish(m *Mirror, data iceberg.DataFile) error {
 	return nil
 }
 
-// install swaps the inputs for the output, with every deletion that the inputs have beyond what was left out. The applier's
-// turn.
+// install swaps the inputs for the output. The applier's turn.
 func (rw *rewrite) install(m *Mirror) error {
 	t := rw.table
 	if rw.out != nil {
 		m.lastSegment++
 		rw.out.id = m.lastSegment
-		if err := rw.carry(); err != nil {
-			return fmt.Errorf("install %s: %w", rw.out.file.data.Path, err)
+		if err := rw.succeed(); err != nil {
+			return err
 		}
 		if t.failure != nil && rw.out.file.data.MinLSN > t.failure.Good {
 			m.discarded = append(m.discarded, rw.out.file.data.Path) // the table failed meanwhile, and nobody will see these rows
@@ -262,40 +264,18 @@ func (rw *rewrite) install(m *Mirror) error {
 	return m.cfg.Effect("version installed")
 }
 
-// carry builds the output's visibility. When a TRUNCATE ended all inputs at once, so it does the output; else the rows of an
-// ended input are deleted one by one at that LSN.
-func (rw *rewrite) carry() error {
+// succeed gives the output what its inputs had: their deletions, and the LSN of a TRUNCATE, which ends all of a table's segments at once. The
+// applier's turn.
+func (rw *rewrite) succeed() error {
 	dropped := rw.inputs[0].droppedAt.Load()
 	for _, s := range rw.inputs {
 		if s.droppedAt.Load() != dropped {
-			dropped = 0
+			return fmt.Errorf("install %s: a part of its rows was truncated at %s, another at %s", rw.out.file.data.Path, LSN(dropped), LSN(s.droppedAt.Load()))
 		}
 	}
 	rw.out.droppedAt.Store(dropped)
-	var base LSN
-	var later []deletion.Deletion
-	for i, s := range rw.inputs {
-		dead := rw.dead[i]
-		place := func(row uint32) uint32 { return uint32(rw.base[i]) + row - dead.Rank(row) }
-		base = max(base, s.vis.Base())
-		gone := map[uint32]bool{}
-		for row, at := range s.vis.Beyond(dead) {
-			if int(row) < rw.rows[i] {
-				later = append(later, deletion.Deletion{Row: place(row), At: at})
-				gone[row] = true
-			}
-		}
-		if d := LSN(s.droppedAt.Load()); d != 0 && dropped == 0 {
-			for row := range uint32(rw.rows[i]) {
-				if !gone[row] && !dead.Contains(row) {
-					later = append(later, deletion.Deletion{Row: place(row), At: d})
-				}
-			}
-		}
-	}
-	vis, err := deletion.Carry(rw.floor, base, later)
-	rw.out.vis = vis
-	return err
+	rw.out.vis = rw.vis
+	return nil
 }
 
 // flush moves the table's sealed batches created at or before upTo to a file, or to one for each shape. Any background goroutine; it takes t.jobs.
@@ -311,17 +291,18 @@ func (m *Mirror) flush(ctx context.Context, t *table, upTo LSN) error {
 
 // flushShape flushes the first batches, which are of one shape; more says that others come after them. The caller holds t.jobs.
 func (m *Mirror) flushShape(ctx context.Context, t *table, upTo LSN) (more bool, err error) {
-	var rw *rewrite
-	err = m.inAnyTurn(ctx, func() (err error) {
-		if rw, err = m.begin(t, upTo); err != nil {
-			return err
+	rw, err := m.startRewrite(ctx, func() *rewrite {
+		rw := m.begin(t, upTo)
+		if len(rw.inputs) == 0 {
+			return nil
 		}
-		more = len(rw.inputs) > 0 && slices.ContainsFunc(t.sealed, func(s *segment) bool { return s.batch.shape != rw.shape })
-		return nil
+		more = slices.ContainsFunc(t.sealed, func(s *segment) bool { return s.batch.shape != rw.shape })
+		return rw
 	})
-	if err != nil || len(rw.inputs) == 0 {
+	if err != nil || rw == nil {
 		return false, err
 	}
+	defer rw.end(ctx, m)
 	started := m.clock.Now()
 	if err := rw.write(ctx, m); err != nil {
 		return false, err
@@ -329,7 +310,7 @@ func (m *Mirror) flushShape(ctx context.Context, t *table, upTo LSN) (more bool,
 	if rw.out != nil {
 		m.counts.flushed.add(rw.out.file.data)
 	}
-	err = m.inAnyTurn(ctx, func() error {
+	err = rw.carryOver(ctx, m, func() error {
 		if err := rw.install(m); err != nil {
 			return err
 		}

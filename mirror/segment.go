@@ -20,6 +20,8 @@ type segment struct {
 
 	batch *batch // exactly one of batch and file is set
 	file  *file
+
+	moving moving // to another segment; the applier's
 }
 
 // file is a persisted segment's Parquet file.

@@ -193,7 +193,7 @@ func (s *sim) life(p plan, steps int) {
 		CopyWorkers: 1 + s.rng.IntN(2), History: s.history, NullUnrepresentable: s.nullBad, FileRows: 1 + s.rng.Int64N(5), Grace: s.ware.grace, Effect: s.call,
 		Log: slog.New(slog.DiscardHandler)}, s.source, simWarehouse{s.ware, s}, simFiles{s.files, s}, SystemClock())
 	s.check(err)
-	m.compactRun, m.compactRows, m.replaySlice = 2, 40, 1+s.rng.IntN(4)
+	m.compactRun, m.compactRows, m.replaySlice, m.carrySlice = 2, 40, 1+s.rng.IntN(4), s.rng.IntN(3)
 	if s.rng.IntN(2) == 0 {
 		m.cfg.Memory = 1 << 12 << s.rng.IntN(8)
 	}

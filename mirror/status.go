@@ -41,8 +41,9 @@ type Status struct {
 	DiskFree  int64 `json:"disk_free_bytes"`
 	DiskLeast int64 `json:"disk_least_bytes"`
 
-	Memory MemoryStatus  `json:"memory"`
-	Tables []TableStatus `json:"tables"`
+	Memory  MemoryStatus  `json:"memory"`
+	Written WrittenStatus `json:"written"`
+	Tables  []TableStatus `json:"tables"`
 }
 
 // MemoryStatus is resident memory by kind, in bytes.

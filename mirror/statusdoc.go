@@ -16,7 +16,7 @@ import (
 type counters struct {
 	inserts, updates, deletes, truncates atomic.Int64
 	commits, checkpoints                 atomic.Int64
-	copied, flushed, compacted           written
+	copied, flushed, compacted           writtenFiles
 	freshness                            atomic.Int64  // of the newest commit: nanoseconds from commit to visible
 	lastCommit                           atomic.Int64  // its commit time, Unix nanoseconds
 	currentAt                            atomic.Int64  // when the newest look that HWM has passed began, Unix nanoseconds
@@ -53,6 +53,7 @@ func (m *Mirror) status(ctx context.Context) (*Status, error) {
 	if m.cfg.NullUnrepresentable {
 		st.OnUnrepresentable = "null"
 	}
+	st.Written = m.written.status(m)
 	st.SlotLimitBytes, st.SlotWarning = m.cfg.MaxSlotWAL, sh.slotTold
 	st.DiskFree, st.DiskLeast, _ = m.cfg.Disk.status()
 	if st.Reason == "" && st.State == "copying" {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -106,7 +107,9 @@ type table struct {
 	compared []byte
 	fileBuf  []globalindex.FileLocation
 
-	jobs sync.Mutex // held by the one background job that rewrites the table's segments
+	jobs        sync.Mutex // held by the flush that rewrites the table's batches
+	tidying     sync.Mutex // held by the job that rewrites its files or merges its FileIndexes, perhaps for long: no flush waits for it
+	compactedAt time.Time  // when files were last compacted by themselves; the zero time when not since the start
 
 	// What belongs to tables that come and go (join.go).
 	joining     *join         // the join that will replace the table; nil when there is none
@@ -417,7 +420,7 @@ func (t *table) fetch(m *Mirror, cols []*column, kept []int, from location) erro
 
 // remove deletes the row at loc as of lsn.
 func (t *table) remove(loc location, lsn LSN) error {
-	if err := loc.segment.vis.Delete(loc.row, lsn); err != nil {
+	if err := loc.segment.delete(loc.row, lsn); err != nil {
 		return err
 	}
 	if b := loc.segment.batch; b != nil && b.index != nil {

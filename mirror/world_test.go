@@ -153,6 +153,7 @@ func (w *world) start() {
 		m.probeRows, m.probeEntries = 2, 1
 	}
 	m.compactRun, m.compactRows, m.replaySlice, m.evolveLooks = 2, 40, 1+w.rng.IntN(4), 2
+	m.carrySlice = len(w.trace) % 3
 	w.check(m.recover(ctx))
 	w.m, w.stop, w.ended, w.sending = m, stop, make(chan error, 1), true
 	go func() { w.ended <- m.applyLoop(ctx) }()

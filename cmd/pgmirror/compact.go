@@ -32,7 +32,11 @@ snapshots name stay until those expire.`,
 			}
 			var text strings.Builder
 			for _, t := range report.Tables {
-				fmt.Fprintf(&text, "%s: %s, before %d\n", oneLine(t.Name), plural(t.After, "file"), t.Before)
+				fmt.Fprintf(&text, "%s: %s, before %d", oneLine(t.Name), plural(t.After, "file"), t.Before)
+				if t.Stalled > 0 {
+					fmt.Fprintf(&text, "; changes waited for %.1f ms at most", 1000*t.Stalled)
+				}
+				text.WriteByte('\n')
 			}
 			return a.print([]byte(text.String()))
 		},

@@ -208,8 +208,8 @@ func scalarText(k *setting, node *yaml.Node) (string, error) {
 		return node.Value, nil
 	case node.Kind == yaml.ScalarNode && k.key == "on_unrepresentable" && node.Value == "null":
 		return "null", nil // YAML's own word, which here is one of the choices
-	case node.Kind == yaml.ScalarNode && k.key == "snapshots" && node.Value == "off":
-		return "off", nil
+	case node.Kind == yaml.ScalarNode && k.mapping && slices.Contains(k.words(), node.Value):
+		return node.Value, nil
 	case node.Kind == yaml.MappingNode && k.mapping:
 		var items []string
 		for i := 0; i+1 < len(node.Content); i += 2 {

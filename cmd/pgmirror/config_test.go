@@ -70,7 +70,7 @@ func TestSettingsDefaults(t *testing.T) {
 	}
 	want := settings{
 		Data: filepath.Join(here, "pgmirror-data"), Listen: "127.0.0.1:8181", CheckpointInterval: 30 * time.Second, BatchRows: 8192, FlushWorkers: 2,
-		CopyWorkers: s.CopyWorkers, Memory: machine / 4, MinFreeDisk: diskRule{auto: true}, MaxSlotWAL: 16 << 30, OnMaxSlotWAL: "warn", ReadStateLimit: 5 * time.Minute, ReadStateBytes: 16 << 30, CatalogPoll: 2 * time.Second, Compact: "auto", Snapshots: defaultRetention, OnUnrepresentable: "fail", LogFormat: "text",
+		CopyWorkers: s.CopyWorkers, Memory: machine / 4, MinFreeDisk: diskRule{auto: true}, MaxSlotWAL: 16 << 30, OnMaxSlotWAL: "warn", ReadStateLimit: 5 * time.Minute, ReadStateBytes: 16 << 30, CatalogPoll: 2 * time.Second, Compact: defaultCompaction, Snapshots: defaultRetention, OnUnrepresentable: "fail", LogFormat: "text",
 	}
 	if !reflect.DeepEqual(*s, want) {
 		t.Errorf("got  %+v\nwant %+v", *s, want)

@@ -84,7 +84,7 @@ func newMirror(s *settings, t target, dir *dataDir, source mirror.Source, wareho
 		Disk:                disk,
 		MaxSlotWAL:          s.MaxSlotWAL,
 		DropSlot:            s.OnMaxSlotWAL == "drop-slot",
-		CompactOff:          s.Compact == "off",
+		Compact:             s.Compact,
 		Grace:               s.Snapshots.grace,
 		NullUnrepresentable: s.OnUnrepresentable == "null",
 		Log:                 log,

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"pgmirror/mirror"
 	"pgmirror/pgcdc"
 )
 
@@ -36,7 +37,7 @@ type settings struct {
 	ReadStateLimit     time.Duration
 	ReadStateBytes     int64
 	CatalogPoll        time.Duration
-	Compact            string
+	Compact            mirror.Compaction
 	Snapshots          retention
 	OnUnrepresentable  string
 	Types              map[pgcdc.ColumnName]pgcdc.Form
@@ -58,6 +59,17 @@ type setting struct {
 	secret  bool // no flag, so that it is not seen in ps; its value is in no message
 	// set checks and stores one value.
 	set func(s *settings, value string) error
+}
+
+// words are what a mapping's place may have instead of one.
+func (k *setting) words() []string {
+	switch k.key {
+	case "snapshots":
+		return []string{"off"}
+	case "compact":
+		return []string{"auto", "off"}
+	}
+	return nil
 }
 
 func (k *setting) flagName() string { return strings.ReplaceAll(k.key, "_", "-") }
@@ -100,8 +112,8 @@ var settingTable = []setting{
 		set: func(s *settings, v string) (err error) { s.ReadStateBytes, err = parseLargeSize(v); return err }},
 	{key: "catalog_poll", meta: "DURATION", def: "2s", usage: "time between looks at the source's catalogue",
 		set: durationSetting(func(s *settings) *time.Duration { return &s.CatalogPoll }, 10*time.Millisecond, time.Hour)},
-	{key: "compact", meta: "RULE", def: "auto", usage: "small files and files of deleted rows are made into few (auto), or left as they were written (off)",
-		set: choiceSetting(func(s *settings) *string { return &s.Compact }, "auto", "off")},
+	{key: "compact", meta: "RULE", def: "auto", list: true, mapping: true, usage: "small files and files of deleted rows are made into few: auto, which is dead_ratio=0.5,files=64; with min_interval of a table, window of the day in UTC and bytes_per_second too; or off",
+		set: func(s *settings, v string) (err error) { s.Compact, err = parseCompaction(v); return err }},
 	{key: "snapshots", meta: "RULE", def: "keep=100,age=24h,grace=10m", list: true, mapping: true, usage: "checkpoints that stay readable as Iceberg snapshots: the newest keep, none older than age (off keeps all); files that none names stay for grace more",
 		set: func(s *settings, v string) (err error) { s.Snapshots, err = parseRetention(v); return err }},
 	{key: "on_unrepresentable", meta: "RULE", def: "fail", usage: "a value that cannot be represented stops its table (fail) or is stored as NULL and counted (null)",

@@ -18,7 +18,7 @@ func TestStatusDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	sections := strings.Split(string(page), "\n## ")
-	for i, document := range []any{mirror.Status{}, mirror.MemoryStatus{}, mirror.TableStatus{}} {
+	for i, document := range []any{mirror.Status{}, mirror.MemoryStatus{}, mirror.WrittenStatus{}, mirror.TableStatus{}} {
 		var fields []string
 		for f := range reflect.TypeOf(document).NumField() {
 			name, options, _ := strings.Cut(reflect.TypeOf(document).Field(f).Tag.Get("json"), ",")

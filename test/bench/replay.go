@@ -101,7 +101,8 @@ func (b *bench) replayMix(ctx context.Context, r replayed) (err error) {
 
 // replayRounds plays the tape as fast as each player takes it.
 func (b *bench) replayRounds(ctx context.Context, r replayed, tape *capture, players []*player, base int) error {
-	var visible, durable, decoded, cpu []float64
+	var visible, durable, decoded, cpu, amp []float64
+	var written mirror.WrittenStatus
 	checkpoints := 0
 	for i, p := range players {
 		alone, err := decodeTape(tape)
@@ -128,6 +129,10 @@ func (b *bench) replayRounds(ctx context.Context, r replayed, tape *capture, pla
 		checkpoints = max(checkpoints, took.checkpoints)
 		b.say("%s, round %d: visible %s, durable %s, decoded %s, %.0f ns CPU a row, %d checkpoints", r.name, i+1,
 			rate(visible[i]), rate(durable[i]), rate(decoded[i]), cpu[i]*1000, took.checkpoints)
+		if written, err = p.written(ctx); err != nil {
+			return err
+		}
+		amp = append(amp, amplification(written))
 		if err := p.verify(ctx); err != nil {
 			return err
 		}
@@ -148,6 +153,10 @@ func (b *bench) replayRounds(ctx context.Context, r replayed, tape *capture, pla
 		goals{atLeast(median(durable)/1e3, r.goal, "%gk rows/s")}, "Parquet, FileIndex, vectors, Iceberg commits, fsync"})
 	b.report.add(line{r.name + ", captured: CPU per 1M row changes of it", spread(cpu, func(v float64) string { return fmt.Sprintf("%.2f s", v) }), "", "", nil,
 		"all of the engine, GC and encoding included"})
+	megabytes := func(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/1e6) }
+	b.report.add(line{r.name + ", captured: bytes written for each byte of the row changes", spread(amp, times), "", "", goals{atMost(median(amp), 6, "%g")},
+		fmt.Sprintf("of %s: flushes %s, compaction %s, vectors %s, metadata %s, FileIndexes %s", megabytes(written.Changes), megabytes(written.Flush),
+			megabytes(written.Compaction), megabytes(written.Vectors), megabytes(written.Metadata), megabytes(written.Index))})
 	return nil
 }
 
@@ -206,6 +215,21 @@ func (p *player) playAll(ctx context.Context, tape *capture) (t played, err erro
 	t.cpu = ownCPUSeconds() - cpu
 	t.checkpoints = int(p.source.checkpoints.Load() - before)
 	return t, nil
+}
+
+// written asks the mirror what it has written.
+func (p *player) written(ctx context.Context) (mirror.WrittenStatus, error) {
+	var status mirror.Status
+	text, err := p.mirror.Status(ctx)
+	if err == nil {
+		err = json.Unmarshal(text, &status)
+	}
+	return status.Written, err
+}
+
+// amplification is how many bytes were written for each byte of the row changes, those of the first copy left out.
+func amplification(w mirror.WrittenStatus) float64 {
+	return float64(w.Flush+w.Compaction+w.Vectors+w.Metadata+w.Index) / float64(w.Changes)
 }
 
 // sees waits until the end of a tape is visible.

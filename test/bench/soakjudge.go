@@ -172,7 +172,7 @@ func (s *soak) amplification(h halves, judged func(goal) goals) {
 	cpu1, cpu2 := added("CPU")
 	rows1, rows2 := added("row changes")
 	flushed1, flushed2 := added("file rows: flush")
-	compacted1, compacted2 := added("file rows: compact")
+	compacted1, compacted2 := added("file rows: compaction")
 	checkpoints1, checkpoints2 := added("checkpoints")
 	seconds1, seconds2 := (h.middle - h.begin).Seconds(), (h.end - h.middle).Seconds()
 	add := func(what, format string, b, a float64, note string, bounds ...goal) {

@@ -107,8 +107,7 @@ func (s *soak) sampleMetrics(ctx context.Context, v map[string]float64) error {
 		v[name] = value
 	}
 	v["Go heap"] = mebibytes(metrics["go_memstats_heap_inuse_bytes"])
-	for _, by := range []string{"copy", "flush", "compact"} {
-		v["file bytes: "+by] = metrics[`pgmirror_file_bytes_total{by="`+by+`"}`]
+	for _, by := range []string{"copy", "flush", "compaction"} {
 		v["file rows: "+by] = metrics[`pgmirror_file_rows_total{by="`+by+`"}`]
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/google/uuid"
 
 	"pgmirror/deletion"
@@ -87,22 +89,58 @@ func (w *writer) must(err error) {
 // addFile writes a file of n rows, several to an LSN.
 func (w *writer) addFile(table *modelTable, n int) iceberg.DataFile {
 	w.t.Helper()
+	return w.writeFile(table, n, false)
+}
+
+// addMoved writes a file as compaction does: its rows bring row ids and sequence numbers, in two columns of no schema.
+func (w *writer) addMoved(table *modelTable, n int) iceberg.DataFile {
+	w.t.Helper()
+	return w.writeFile(table, n, true)
+}
+
+func (w *writer) writeFile(table *modelTable, n int, moved bool) iceberg.DataFile {
+	w.t.Helper()
 	lsns := make([]LSN, n)
 	for i := range lsns {
 		w.lsn += LSN(w.values.IntN(2) * 8)
 		lsns[i] = w.lsn
 	}
-	out, err := w.warehouse.NewWriter(context.Background(), iceberg.TableLocation{Name: table.name, UUID: table.uuid, Schema: table.schema})
+	out, err := w.warehouse.NewWriter(context.Background(), iceberg.TableLocation{Name: table.name, UUID: table.uuid, Schema: table.schema, Moved: moved})
 	w.must(err)
 	batch := w.values.batch(table.schema, lsns)
 	defer batch.Release()
-	w.must(out.Write(batch))
+	written := batch
+	if moved {
+		written = withLineage(batch)
+		defer written.Release()
+	}
+	w.must(out.Write(written))
 	file, err := out.Close()
 	w.must(err)
 	rows, err := ArrowRows(batch)
 	w.must(err)
 	table.files = append(table.files, &modelFile{path: file.Path, rows: rows, lsns: lsns, deleted: map[int]bool{}})
 	return file
+}
+
+// withLineage gives rows the row ids 0 to n − 1, and every second one the sequence number 1, the others none of their own.
+func withLineage(batch arrow.RecordBatch) arrow.RecordBatch {
+	ids, sequences := array.NewInt64Builder(memory.DefaultAllocator), array.NewInt64Builder(memory.DefaultAllocator)
+	defer ids.Release()
+	defer sequences.Release()
+	for row := range batch.NumRows() {
+		ids.Append(row)
+		if row%2 == 0 {
+			sequences.Append(1)
+		} else {
+			sequences.AppendNull()
+		}
+	}
+	a, b := ids.NewArray(), sequences.NewArray()
+	defer a.Release()
+	defer b.Release()
+	fields := append(slices.Clone(batch.Schema().Fields()), iceberg.LineageFields()...)
+	return array.NewRecordBatch(arrow.NewSchema(fields, nil), append(slices.Clone(batch.Columns()), a, b), batch.NumRows())
 }
 
 // deleteRows deletes about one row in every few of a file and returns the file's whole vector.
@@ -196,6 +234,12 @@ func write(t *testing.T, dir string) []shown {
 			every.files[0].path: w.deleteRows(every.files[0], 3),
 			every.files[2].path: w.deleteRows(every.files[2], 2),
 		}}})
+	// files as compaction makes them
+	moved := w.addMoved(odd, 40)
+	w.commit(map[*modelTable]iceberg.TableCommit{
+		every: {Add: []iceberg.DataFile{w.addMoved(every, 25)}},
+		odd:   {Add: []iceberg.DataFile{moved}, Vectors: map[string]*deletion.Vector{moved.Path: w.deleteRows(odd.files[1], 3)}},
+	})
 	// a column added; older files do not have it
 	w.add(odd, true, arrow.Field{Name: "added", Type: arrow.FixedWidthTypes.Date32, Nullable: true})
 	w.commit(map[*modelTable]iceberg.TableCommit{odd: {Schema: odd.schema, Add: []iceberg.DataFile{w.addFile(odd, 100)}}})
