@@ -136,11 +136,13 @@ type Source struct {
 	replication *pgconn.Config
 	log         *slog.Logger
 	idle        connPool
+	copying     copyPool
 	slotNotice  time.Duration
 	waiting     atomic.Pointer[string] // for whom CreateSlot waits
 
 	snapshotLock sync.Mutex
 	snapshot     *pgconn.PgConn // holds the exported snapshot; nil when there is none
+	snapshotEnd  func()         // says that it is closed
 
 	streaming    sync.Mutex // held while Stream runs; guards assembler, whole and streamed
 	assembler    *assembler
@@ -177,7 +179,9 @@ func New(cfg Config) (*Source, error) {
 		slotNotice:  defaultSlotNotice,
 	}
 	s.backlog = newBacklog(backlogSpills * s.assembler.spillBytes)
-	s.idle.open = func(ctx context.Context) (*pgconn.PgConn, error) { return connect(ctx, s.plain) }
+	open := func(ctx context.Context) (*pgconn.PgConn, error) { return connect(ctx, s.plain) }
+	s.idle = connPool{open: open, most: maxIdle}
+	s.copying = copyPool{pool: connPool{open: open, most: maxIdleCopies}}
 	return s, nil
 }
 
