@@ -133,21 +133,18 @@ func (f *flusher) compact(ctx context.Context) error {
 // merge brings the FileIndexes of every table into tiers.
 func (f *flusher) merge(ctx context.Context) error {
 	for {
-		var due *table
+		var due []*table
 		err := f.m.inAnyTurn(ctx, func() error {
-			for _, t := range f.m.tables {
-				if len(t.mergeable()) > 0 {
-					due = t
-					break
-				}
-			}
+			due = slices.DeleteFunc(slices.Clone(f.m.tables), func(t *table) bool { return len(t.mergeable()) == 0 })
 			return nil
 		})
-		if err != nil || due == nil {
+		if err != nil || len(due) == 0 {
 			return err
 		}
-		if err := f.m.mergeIndexes(ctx, due); err != nil {
-			return err
+		for _, t := range due {
+			if err := f.m.mergeIndexes(ctx, t); err != nil {
+				return err
+			}
 		}
 	}
 }

@@ -25,6 +25,9 @@ var (
 	descMemory     = prometheus.NewDesc("pgmirror_memory_bytes", "Memory by kind.", []string{"kind"}, nil)
 	descCheckpoint = prometheus.NewDesc("pgmirror_checkpoint_seconds", "How long the last checkpoint took.", nil, nil)
 	descReaders    = prometheus.NewDesc("pgmirror_read_states", "Open read states.", nil, nil)
+	descSettled    = prometheus.NewDesc("pgmirror_read_states_settled", "Open read states that are older than read_state_limit and in files now.", nil, nil)
+	descSettledB   = prometheus.NewDesc("pgmirror_read_states_settled_bytes", "Those files.", nil, nil)
+	descEnded      = prometheus.NewDesc("pgmirror_read_states_ended_total", "Read states that were ended because they held more than read_state_bytes.", nil, nil)
 	descTables     = prometheus.NewDesc("pgmirror_tables", "Tables by state.", []string{"state"}, nil)
 	descTableRows  = prometheus.NewDesc("pgmirror_table_rows", "Rows of a table.", []string{"relation"}, nil)
 	descTableFiles = prometheus.NewDesc("pgmirror_table_files", "Live data files of a table.", []string{"relation"}, nil)
@@ -36,7 +39,7 @@ var (
 // Describe is prometheus.Collector's.
 func (m *Mirror) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descWatermark, descLagBytes, descLagSeconds, descFreshness, descSlot, descRows, descLookups, descCandidates, descCommits, descMemory, descCheckpoint,
-		descReaders, descTables, descTableRows, descTableFiles, descFailed, descGone, descConnected, descSlotLimit, descDiskFree, descDiskLeast, descPaused} {
+		descReaders, descSettled, descSettledB, descEnded, descTables, descTableRows, descTableFiles, descFailed, descGone, descConnected, descSlotLimit, descDiskFree, descDiskLeast, descPaused} {
 		ch <- d
 	}
 }
@@ -97,6 +100,9 @@ func (m *Mirror) Collect(ch chan<- prometheus.Metric) {
 	gauge(descMemory, float64(st.Memory.Visibility), "visibility")
 	gauge(descCheckpoint, st.CheckpointSeconds)
 	gauge(descReaders, float64(st.Readers))
+	gauge(descSettled, float64(st.SettledReaders))
+	gauge(descSettledB, float64(st.SettledBytes))
+	counter(descEnded, st.EndedReaders)
 	states := map[string]int{string(stateCopying): 0, string(stateStreaming): 0, string(stateFailed): 0, string(stateGone): 0}
 	for _, t := range st.Tables {
 		states[t.State]++

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pgmirror/pgcdc"
+	"pgmirror/readstate"
 )
 
 // Mirror keeps the tables of one publication. Make it with New, run it with Run; the readstate.Provider methods may be called
@@ -23,14 +24,16 @@ type Mirror struct {
 	files     Files
 	clock     Clock
 
-	marks    *watermarks
-	lastFeed atomic.Uint64 // of the batches of change feeds
-	memory   atomic.Int64  // bytes in memory batches
-	counts   counters
-	copying  copyProgress
-	lookups  lookupCounts
-	readers  readers
-	settled  settledFiles
+	marks       *watermarks
+	lastFeed    atomic.Uint64 // of the batches of change feeds
+	memory      atomic.Int64  // bytes in memory batches
+	storedBytes atomic.Int64  // of the document that the last commit stored
+	counts      counters
+	copying     copyProgress
+	lookups     lookupCounts
+	readers     readers
+	settled     settledFiles
+	serving     func() readstate.Stats // of the server of read states; nil when there is none
 
 	events  chan pgcdc.Event
 	turns   chan *turn    // for between two transactions
@@ -40,10 +43,12 @@ type Mirror struct {
 	stopOne sync.Once
 	flusher *flusher
 	// The constants but in tests.
-	replaySlice int
-	evolveLooks int
-	compactRun  int
-	compactRows int64 // FileRows but in tests
+	replaySlice   int
+	smallFlushes  int
+	joinsTogether int
+	evolveLooks   int
+	compactRun    int
+	compactRows   int64 // FileRows but in tests
 
 	checkpointing sync.Mutex
 	wantCut       chan struct{} // asks the checkpointer for a cut now
@@ -89,7 +94,9 @@ type Mirror struct {
 	lastCheckpoint time.Time
 	checkpointTook time.Duration
 
-	shared shared
+	shared   shared
+	sharing  bool // updateShared waits for sharedOnce
+	unshared bool // and was called
 	// endStream, if set, ends the stream so that another one begins at once. follow sets it.
 	endStream atomic.Pointer[context.CancelFunc]
 }
@@ -117,7 +124,7 @@ func New(cfg Config, source Source, warehouse Warehouse, files Files, clock Cloc
 		wantCut: make(chan struct{}, 1), slotGiven: make(chan struct{}),
 		byOID: map[uint32]*table{},
 
-		replaySlice: replaySlice, evolveLooks: evolveLooks, compactRun: compactRun, compactRows: cfg.FileRows,
+		replaySlice: replaySlice, smallFlushes: smallFlushes, joinsTogether: joinsTogether, evolveLooks: evolveLooks, compactRun: compactRun, compactRows: cfg.FileRows,
 
 		joins: map[uint32]*join{}, joinWake: make(chan struct{}, 1),
 	}
@@ -127,6 +134,9 @@ func New(cfg Config, source Source, warehouse Warehouse, files Files, clock Cloc
 	m.shared.set(func(s *sharedState) { s.state = "starting" })
 	return m, nil
 }
+
+// ServedBy tells whose figures of read states status and metrics show. It comes before Run, and stats may be called at any time.
+func (m *Mirror) ServedBy(stats func() readstate.Stats) { m.serving = stats }
 
 // Run recovers what the warehouse holds, opens it for reading, copies the source if that was never done, and then follows it
 // until ctx ends. It then stops reading, makes a last checkpoint, acknowledges it and returns nil. An error means that the
@@ -393,7 +403,11 @@ func (m *Mirror) checkpointLoop(ctx context.Context) error {
 			return ignoreStop(ctx, err)
 		}
 		now := m.clock.Now()
-		if dirty && !asked && now.Sub(last) < m.cfg.CheckpointInterval || !dirty && !behind {
+		wait := m.cfg.CheckpointInterval
+		if !dirty {
+			wait = min(wait, storePause(m.storedBytes.Load()))
+		}
+		if !dirty && !behind || !asked && now.Sub(last) < wait {
 			continue
 		}
 		if err := m.untilWritten(ctx, "checkpoint", func() error { return m.checkpoint(ctx) }); err != nil {
@@ -402,6 +416,13 @@ func (m *Mirror) checkpointLoop(ctx context.Context) error {
 		last = now
 	}
 }
+
+// storeRate is how much is stored in a second, at most, to note how far a mirror has come to which nothing happens: the state of 5,000 tables takes
+// 3 MB, and the source's WAL goes on all the time.
+const storeRate = 64 << 10
+
+// storePause is the time between two such notes of a state of so many bytes.
+func storePause(bytes int64) time.Duration { return time.Duration(bytes) * time.Second / storeRate }
 
 // foldLoop folds deletions from time to time.
 func (m *Mirror) foldLoop(ctx context.Context) error {

@@ -275,7 +275,7 @@ func (m *Mirror) sourcePointNow(ctx context.Context) (LSN, *pgcdc.Catalog, error
 	if st := m.shared.get(); st.state != "streaming" {
 		return 0, nil, fmt.Errorf("%w: %s", ErrNotConnected, standing(st))
 	}
-	c, err := m.look(ctx)
+	c, err := m.look(ctx, true)
 	if err != nil {
 		return 0, nil, err
 	}

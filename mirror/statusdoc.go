@@ -57,6 +57,10 @@ func (m *Mirror) status(ctx context.Context) (*Status, error) {
 	if st.Reason == "" && st.State == "copying" {
 		st.Reason = m.source.Waiting()
 	}
+	if m.serving != nil {
+		served := m.serving()
+		st.SettledReaders, st.SettledBytes, st.EndedReaders = int(served.Settled), served.SettledBytes, served.Ended
+	}
 	heard := max(m.source.Received(), LSN(m.counts.sourceEnd.Load()))
 	if ns := m.counts.lastCommit.Load(); ns != 0 {
 		st.LastCommitTime = time.Unix(0, ns).UTC().Format(time.RFC3339Nano)

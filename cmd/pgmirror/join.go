@@ -51,9 +51,9 @@ func serve(ctx context.Context, s *settings, t target, dir *dataDir, listener ne
 	mirroring, stopMirroring := context.WithCancel(ctx)
 	defer stopMirroring()
 	context.AfterFunc(answering, stopMirroring)
-	group.Go(func() error {
-		return readstate.NewServer(m, log, readstate.ServerConfig{Dir: dir.join(readsDir), Limit: s.ReadStateLimit, MaxBytes: s.ReadStateBytes}).Serve(answering, socket)
-	})
+	server := readstate.NewServer(m, log, readstate.ServerConfig{Dir: dir.join(readsDir), Limit: s.ReadStateLimit, MaxBytes: s.ReadStateBytes})
+	m.ServedBy(server.Stats)
+	group.Go(func() error { return server.Serve(answering, socket) })
 	if listener != nil {
 		log.Info("HTTP port is open", "address", listener.Addr().String())
 		group.Go(func() error { return serveHTTP(answering, listener, newHTTPHandler(m, registry, s.Token), log) })
