@@ -334,8 +334,7 @@ func (t *table) forget(m *Mirror, good LSN) {
 				return false
 			}
 		}
-		m.memory.Add(-s.batch.weight)
-		s.batch.weight = 0
+		m.letGo(s.batch)
 		return true
 	}
 	t.sealed = slices.DeleteFunc(slices.Clone(t.sealed), beyond)

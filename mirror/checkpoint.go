@@ -371,8 +371,7 @@ func (t *table) reap(m *Mirror, low LSN) {
 		if !ended(s) {
 			return false
 		}
-		m.memory.Add(-s.batch.weight)
-		s.batch.weight = 0
+		m.letGo(s.batch)
 		return true
 	})
 	for _, s := range t.files {
@@ -387,10 +386,12 @@ func (t *table) reap(m *Mirror, low LSN) {
 
 // fold merges deletions that every reader sees into the base of each segment. The applier's turn, a table at a time.
 func (m *Mirror) fold(ctx context.Context) error {
+	weight := int64(0) // of visibility
 	for i := 0; ; i++ {
 		done := false
 		err := m.inTurn(ctx, func() error {
 			if done = i >= len(m.tables); done {
+				m.folded = weight
 				return nil
 			}
 			t := m.tables[i]
@@ -400,6 +401,7 @@ func (m *Mirror) fold(ctx context.Context) error {
 			low := m.marks.low()
 			for _, s := range t.version.Load().segments {
 				s.vis.Fold(low)
+				weight += s.vis.Bytes()
 			}
 			return nil
 		})

@@ -80,6 +80,7 @@ func (r *copyRange) run(ctx context.Context, m *Mirror, snapshot pgcdc.ExportedS
 func (r *copyRange) attempt(ctx context.Context, m *Mirror, snapshot pgcdc.ExportedSnapshot, slots chan struct{}) (*table, error) {
 	c := r.copy
 	w := newCopyWriter(m, r)
+	defer w.rows.free()
 	at := slot{of: slots}
 	defer at.free()
 	err := at.take(ctx)
@@ -119,7 +120,7 @@ type copyWriter struct {
 	rows   *copyRows
 	schema *arrow.Schema
 	out    DataWriter // nil between two files
-	job    *rewrite   // of the file out
+	job    *rewrite   // of the file out, or of the one before
 	inFile int64      // rows written to it
 	copied int64      // rows written to all
 }
@@ -128,7 +129,7 @@ func newCopyWriter(m *Mirror, r *copyRange) *copyWriter {
 	t := r.copy.table
 	part := &table{oid: t.oid, name: t.name, uuid: t.uuid, state: stateCopying}
 	part.setShape(t.shape)
-	return &copyWriter{m: m, r: r, part: part, rows: newCopyRows(m, part, r.copy.at), schema: withLSN(t.shape.arrow)}
+	return &copyWriter{m: m, r: r, part: part, rows: newCopyRows(m, part, r.copy.at), job: &rewrite{}, schema: withLSN(t.shape.arrow)}
 }
 
 // fault describes a row that cannot be mirrored.
@@ -143,6 +144,7 @@ func (w *copyWriter) fault(err error, tuple pgcdc.Tuple) *failure {
 
 // encode writes the collected rows to the current file.
 func (w *copyWriter) encode(ctx context.Context) (err error) {
+	w.rows.weigh(w.job.hashes)
 	if err := w.m.cfg.Disk.Wait(ctx); err != nil {
 		return err
 	}

@@ -367,8 +367,8 @@ func (m *Mirror) joinOne(ctx context.Context, j *join, before, after *pgcdc.Cata
 // it has many full batches or memory is short. The applier's turn.
 func (j *join) full(m *Mirror) (*table, error) {
 	t := j.table
-	short := m.memory.Load() > m.cfg.Memory/2
-	if short && t.open.batch.weight >= sealLeast {
+	short := m.short()
+	if short && t.open.batch.weight >= m.sealLeast() {
 		if err := m.sealOpen(t); err != nil {
 			return nil, err
 		}
@@ -407,7 +407,7 @@ func (j *join) catchUp(m *Mirror) (done bool, err error) {
 	j.arrived = 0
 	for n := range slice {
 		if n%replayWeighed == replayWeighed-1 {
-			if m.weigh(j.table.open.batch); m.memory.Load() >= m.cfg.Memory {
+			if m.weigh(j.table.open.batch); m.full() {
 				return false, nil
 			}
 		}
@@ -616,8 +616,7 @@ func (m *Mirror) discardTable(t *table) {
 		batches = append(slices.Clone(batches), t.open)
 	}
 	for _, s := range batches {
-		m.memory.Add(-s.batch.weight)
-		s.batch.weight = 0
+		m.letGo(s.batch)
 	}
 	t.files, t.sealed, t.open, t.discarded = nil, nil, nil, true
 }

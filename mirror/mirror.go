@@ -27,6 +27,10 @@ type Mirror struct {
 	marks       *watermarks
 	lastFeed    atomic.Uint64 // of the batches of change feeds
 	memory      atomic.Int64  // bytes in memory batches
+	visible     atomic.Int64  // bytes of visibility, as last weighed
+	pinned      atomic.Int64  // bytes of batches that only read states see
+	copyRows    atomic.Int64  // bytes of rows that copies hold
+	copyBytes   int64         // that a worker of a copy may hold
 	storedBytes atomic.Int64  // of the document that the last commit stored
 	counts      counters
 	copying     copyProgress
@@ -52,6 +56,7 @@ type Mirror struct {
 
 	checkpointing sync.Mutex
 	wantCut       chan struct{} // asks the checkpointer for a cut now
+	wantFold      chan struct{} // asks for deletions to be folded now
 
 	// The applier's. Other goroutines see them through inTurn or shared.
 	doc     document
@@ -68,8 +73,9 @@ type Mirror struct {
 	slotGiven    chan struct{} // closed: the slot is to be dropped (slotwal.go)
 	begun        func()        // to be called with the first event of a connection
 	lastSegment  uint32
-	applied      LSN  // end of the last commit applied, or of the keepalive that came after it
-	abandoned    bool // a stop came inside a transaction; what was applied of it counts for nothing
+	folded       int64 // bytes of visibility after the last fold
+	applied      LSN   // end of the last commit applied, or of the keepalive that came after it
+	abandoned    bool  // a stop came inside a transaction; what was applied of it counts for nothing
 	durable      LSN
 	cut          LSN // of the checkpoint in flight; 0 when there is none
 	lastCommit   commitMark
@@ -121,13 +127,14 @@ func New(cfg Config, source Source, warehouse Warehouse, files Files, clock Cloc
 		urgent:  make(chan *turn),
 		stop:    make(chan struct{}),
 		stopped: make(chan struct{}),
-		wantCut: make(chan struct{}, 1), slotGiven: make(chan struct{}),
+		wantCut: make(chan struct{}, 1), wantFold: make(chan struct{}, 1), slotGiven: make(chan struct{}),
 		byOID: map[uint32]*table{},
 
 		replaySlice: replaySlice, smallFlushes: smallFlushes, joinsTogether: joinsTogether, evolveLooks: evolveLooks, compactRun: compactRun, compactRows: cfg.FileRows,
 
 		joins: map[uint32]*join{}, joinWake: make(chan struct{}, 1),
 	}
+	m.copyBytes = copyBytes(&m.cfg)
 	m.probeRows, m.probeEntries = probeRows, probeEntries
 	m.window.m = m
 	m.flusher = newFlusher(m)
@@ -334,6 +341,9 @@ func (m *Mirror) event(ctx context.Context, ev pgcdc.Event) error {
 // errAbandoned: the mirror stops inside a transaction, which the source sends again.
 var errAbandoned = errors.New("stopping inside a transaction")
 
+// weighEvery is the number of changes after which visibility is weighed: a look at every segment.
+const weighEvery = 64 * yieldEvery
+
 // yieldEvery is the number of changes of one transaction after which others get their turn.
 const yieldEvery = 1024
 
@@ -346,6 +356,9 @@ func (m *Mirror) makeRoom(ctx context.Context) error {
 				m.weigh(t.open.batch)
 			}
 		}
+		if m.steps%weighEvery == 0 {
+			m.weighVisibility()
+		}
 		m.flusher.weighed()
 		select {
 		case <-m.stop:
@@ -355,10 +368,10 @@ func (m *Mirror) makeRoom(ctx context.Context) error {
 		default:
 		}
 	}
-	if m.memory.Load() < m.cfg.Memory {
+	if !m.full() {
 		return nil
 	}
-	for m.memory.Load() >= m.cfg.Memory && m.flusher.busy() {
+	for m.full() && m.flusher.busy() {
 		select {
 		case t := <-m.urgent:
 			t.run()
@@ -369,7 +382,7 @@ func (m *Mirror) makeRoom(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	if low := m.marks.low(); m.memory.Load() >= m.cfg.Memory && low > m.reapedAt {
+	if low := m.marks.low(); m.full() && low > m.reapedAt {
 		m.reapedAt = low
 		for _, t := range m.tables {
 			t.reap(m, low)
@@ -398,6 +411,7 @@ func (m *Mirror) checkpointLoop(ctx context.Context) error {
 				dirty = dirty || t.dirty
 			}
 			behind = m.doc.Phase == phaseStreaming && m.marks.high() > m.durable
+			m.weighVisibility()
 			return nil
 		}); err != nil {
 			return ignoreStop(ctx, err)
@@ -429,6 +443,7 @@ func (m *Mirror) foldLoop(ctx context.Context) error {
 	for {
 		select {
 		case <-m.clock.After(m.cfg.FoldInterval):
+		case <-m.wantFold:
 		case <-ctx.Done():
 			return nil
 		}

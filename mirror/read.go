@@ -159,6 +159,7 @@ func (m *Mirror) stateAt(at LSN, release func(), how reading) (*readstate.State,
 			st.Release()
 			return nil, fmt.Errorf("read %s at %s: %w", v.table, at, err)
 		}
+		h.pin(rt)
 	}
 	return st, nil
 }

@@ -124,7 +124,10 @@ func (m *Mirror) describeStatus(st *Status) {
 	for _, g := range m.garbage {
 		st.WaitingFiles += len(g.paths)
 	}
-	st.Memory = MemoryStatus{Batches: m.memory.Load(), Limit: m.cfg.Memory}
+	st.Memory = MemoryStatus{Batches: m.memory.Load(), Pinned: m.pinned.Load(), Copies: m.copyRows.Load(), Limit: m.cfg.Memory}
+	if m.cfg.Staged != nil {
+		st.Memory.Staged = m.cfg.Staged()
+	}
 	for _, t := range m.tables {
 		ts := TableStatus{Name: t.String(), State: t.state.shown(t.failure), Rows: t.rows, Unrepresentable: t.unrepresentable, DurableLSN: m.durable.String(), Types: t.forms}
 		ts.setFailure(t.failure)

@@ -149,6 +149,7 @@ type Source struct {
 	whole        bool // after an ErrStreaming
 	streamed     bool // a stream has begun
 	backlog      *backlog
+	staged       atomic.Int64 // of the assembler's memory, as of the last read of the stream
 	received     atomic.Uint64
 	acknowledged atomic.Uint64
 	wake         chan struct{} // an acknowledgement waits to be sent
@@ -184,6 +185,9 @@ func New(cfg Config) (*Source, error) {
 	s.copying = copyPool{pool: connPool{open: open, most: maxIdleCopies}}
 	return s, nil
 }
+
+// Staged is how many bytes of memory transactions take that are open or were handed out and not released. Any goroutine may call it.
+func (s *Source) Staged() int64 { return s.staged.Load() + s.backlog.size() }
 
 // Close closes the connections that no call is using, the one that holds an exported snapshot included. A running call
 // ends by its context. Close may be called twice, and the Source may be used afterwards.
