@@ -50,6 +50,41 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
+// The start of a mirror of many small tables, each with two files and a vector.
+func BenchmarkLoad(b *testing.B) {
+	const tables = 200
+	dir := b.TempDir()
+	w, _ := openLoaded(b, Config{Dir: dir})
+	var create, change []TableCommit
+	for i := range tables {
+		loc := newLocation(b, fmt.Sprintf("t%d", i))
+		first := writeRows(b, w, loc, 1, make([]int64, 10)...)
+		create = append(create, TableCommit{Name: loc.Name, UUID: loc.UUID, Create: true, Schema: loc.Schema, Add: []DataFile{first}})
+		change = append(change, TableCommit{Name: loc.Name, UUID: loc.UUID, Add: []DataFile{writeRows(b, w, loc, 2, 1, 2)}, Vectors: vectors(first.Path, vectorOf(10, 3))})
+	}
+	commit(b, w, 1, create...)
+	commit(b, w, 2, change...)
+	if err := w.Close(); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		w, err := Open(b.Context(), Config{Dir: dir})
+		if err == nil {
+			_, err = w.Load(b.Context())
+		}
+		if err == nil {
+			_, err = w.RemoveOrphans(b.Context())
+		}
+		if err == nil {
+			err = w.Close()
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*tables), "µs/table")
+}
+
 // BenchmarkWrite writes a file of half a million account rows, in batches of 8,192, with create LSNs as a mix of small and of
 // large transactions leaves them.
 func BenchmarkWrite(b *testing.B) {

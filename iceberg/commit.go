@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"runtime"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -125,10 +124,14 @@ type droppedTable struct {
 	table *table
 }
 
+// assemblers is how many tables' metadata are written at once. Nearly all of the time goes into waiting for fsync, and the file system makes those that
+// wait together durable in one step.
+const assemblers = 16
+
 // assembleAll writes the tables' files, several tables at once.
 func (w *Warehouse) assembleAll(ctx context.Context, jobs []*assembly, c *Commit) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(2 * runtime.GOMAXPROCS(0)) // half of the time goes into waiting for fsync
+	group.SetLimit(assemblers)
 	for _, a := range jobs {
 		group.Go(func() error {
 			if err := ctx.Err(); err != nil {
@@ -209,15 +212,20 @@ func (w *Warehouse) discard(jobs []*assembly) {
 // writeHints tells DuckDB's iceberg_scan(<table directory>) which metadata file is current. The commit has happened: a hint
 // that cannot be written stays old, and Load repairs it.
 func (w *Warehouse) writeHints(jobs []*assembly) error {
+	var group errgroup.Group
+	group.SetLimit(assemblers)
 	for _, a := range jobs {
-		if err := w.effect("version hint"); err != nil {
-			return err
-		}
-		if err := w.writeHint(a.next); err != nil {
-			w.log.Warn("version hint is old until the next checkpoint of the table", "relation", a.next.name, "err", err)
-		}
+		group.Go(func() error {
+			if err := w.effect("version hint"); err != nil {
+				return err
+			}
+			if err := w.writeHint(a.next); err != nil {
+				w.log.Warn("version hint is old until the next checkpoint of the table", "relation", a.next.name, "err", err)
+			}
+			return nil
+		})
 	}
-	return nil
+	return group.Wait()
 }
 
 func hintOf(t *table) string {

@@ -23,6 +23,8 @@ type Config struct {
 	// Effect, for tests, is called before each named effect (EffectNames); "sqlite committed" comes after the commit. Its
 	// error ends the work there as a crash would: nothing is cleaned up. Several goroutines may call it at once.
 	Effect func(name string) error
+	// RowGroupBytes bounds the values of a row group that a Writer keeps in memory, uncompressed; 0 is 256 MiB. RowGroupRows bounds it too.
+	RowGroupBytes int64
 	// KeepSnapshots is how many checkpoints stay readable, the newest included (expire.go); 0 is 100, less is all of them.
 	KeepSnapshots int
 	// KeepAge is how old a checkpoint may become that stays readable; the newest always does. 0 is no bound.
@@ -93,6 +95,9 @@ func Open(ctx context.Context, config Config) (*Warehouse, error) {
 	}
 	if config.KeepSnapshots == 0 {
 		config.KeepSnapshots = defaultKeepSnapshots
+	}
+	if config.RowGroupBytes == 0 {
+		config.RowGroupBytes = rowGroupBytes
 	}
 	if config.Now == nil {
 		config.Now = time.Now
@@ -195,6 +200,9 @@ func (w *Warehouse) forgetTable(t *table) {
 	delete(w.tables, t.uuid)
 	delete(w.names, t.name)
 	delete(w.places, t.dir)
+	for _, dir := range []string{t.dir, t.dataDir(), t.metadataDir()} {
+		w.dirs.Delete(dir) // known for as long as it is somebody's
+	}
 }
 
 func (w *Warehouse) forgetFaulty(uuid string) {

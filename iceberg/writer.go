@@ -95,7 +95,7 @@ func (w *Warehouse) NewWriter(ctx context.Context, loc TableLocation) (*Writer, 
 	if err := w.ensureDir(dir); err != nil {
 		return nil, err
 	}
-	x := &Writer{w: w, path: filepath.Join(dir, newID()+".parquet"), source: loc.Schema, schema: schema, minLSN: math.MaxUint64, groupLimit: rowGroupBytes,
+	x := &Writer{w: w, path: filepath.Join(dir, newID()+".parquet"), source: loc.Schema, schema: schema, minLSN: math.MaxUint64, groupLimit: w.config.RowGroupBytes,
 		nulls: make([]int64, loc.Schema.NumFields()), floats: make([]floatRange, loc.Schema.NumFields())}
 	w.pending.Store(x.path, true)
 	if x.file, err = w.files.Create(x.path); err != nil {

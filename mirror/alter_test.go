@@ -206,7 +206,7 @@ func (w *world) look() {
 			w.settle()
 		}
 	}
-	_, err := w.m.look(context.Background())
+	_, err := w.m.look(context.Background(), true)
 	w.check(err)
 }
 

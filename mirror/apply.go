@@ -8,6 +8,7 @@ import (
 
 	"pgmirror/deletion"
 	"pgmirror/pgcdc"
+	"pgmirror/readstate"
 )
 
 // apply applies one committed transaction to every streaming table and makes it visible in one step.
@@ -310,10 +311,8 @@ func (m *Mirror) freeze(t *table, lsn LSN, f *failure) {
 // nameTaken stops the table that had the name which a Relation gives to another table: from here on the name's rows are the other's. The next
 // look finds where both belong.
 func (m *Mirror) nameTaken(r *pgcdc.Relation, lsn LSN) {
-	i := slices.IndexFunc(m.tables, func(t *table) bool {
-		return t.state == stateStreaming && t.oid != r.OID && t.name.Schema == r.Schema && t.name.Name == r.Name
-	})
-	if i < 0 {
+	i, found := slices.BinarySearchFunc(m.tables, readstate.TableName{Schema: r.Schema, Name: r.Name}, func(t *table, name readstate.TableName) int { return t.name.Compare(name) })
+	if !found || m.tables[i].state != stateStreaming || m.tables[i].oid == r.OID {
 		return
 	}
 	m.cfg.Log.Warn("a name is another table's now", "relation", m.tables[i].String(), "lsn", lsn.String())
@@ -338,8 +337,7 @@ func (t *table) forget(m *Mirror, good LSN) {
 				return false
 			}
 		}
-		m.memory.Add(-s.batch.weight)
-		s.batch.weight = 0
+		m.letGo(s.batch)
 		return true
 	}
 	t.sealed = slices.DeleteFunc(slices.Clone(t.sealed), beyond)

@@ -28,6 +28,7 @@ type batch struct {
 	published atomic.Int64 // rows that readers may look at
 	added     int64        // bytes of values; the writer's
 	weight    int64        // memory as last accounted, in bytes
+	pins      pins
 
 	sealed    bool // the writer's
 	arrays    []arrow.Array

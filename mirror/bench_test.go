@@ -15,7 +15,7 @@ import (
 )
 
 // benchTable is a mirror with one table that has the first column as its key.
-func benchTable(b *testing.B, types ...uint32) (*Mirror, *table, pgcdc.Table) {
+func benchTable(b testing.TB, types ...uint32) (*Mirror, *table, pgcdc.Table) {
 	b.Helper()
 	m, err := New(Config{Slot: "m", Publications: []string{"p"}, IndexDir: "/i"}, nil, nil, nil, SystemClock())
 	if err != nil {

@@ -91,11 +91,11 @@ func TestChangeLog(t *testing.T) {
 
 // TestChangeLogsShareMemory: however many tables are copied at once, their logs keep an eighth of the bound of memory.
 func TestChangeLogsShareMemory(t *testing.T) {
-	m := &Mirror{joins: map[uint32]*join{}, cfg: Config{Memory: 1 << 20}}
+	m := &Mirror{joins: map[uint32]*join{}, joinsTogether: joinsTogether, cfg: Config{Memory: 1 << 20}}
 	for n := range uint32(500) {
 		m.joins[n] = &join{oid: n}
-		if all := len(m.joins) * m.logMemory(); all > 1<<17 {
-			t.Fatalf("%d logs keep %d bytes", len(m.joins), all)
+		if all := min(len(m.joins), joinsTogether) * m.logMemory(); all > 1<<17 || len(m.joins) > joinsTogether && all < 1<<16 {
+			t.Fatalf("the logs of %d joins keep %d bytes", len(m.joins), all)
 		}
 	}
 	m.cfg.Memory = 1 << 40

@@ -43,6 +43,7 @@ func (m *Mirror) pinChanges(ctx context.Context, wait, to LSN, want *readstate.C
 		return nil, err
 	}
 	st.Tables = []*readstate.Table{t}
+	h.pin(t)
 	return st, nil
 }
 

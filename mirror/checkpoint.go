@@ -38,12 +38,7 @@ func (m *Mirror) checkpoint(ctx context.Context) error {
 		return nil
 	})
 
-	var g errgroup.Group // one that fails, for want of space, leaves the others to finish their files
-	g.SetLimit(m.cfg.FlushWorkers)
-	for _, t := range cp.tables {
-		g.Go(func() error { return m.flush(ctx, t, cp.cut) })
-	}
-	if err := g.Wait(); err != nil {
+	if err := m.flushAll(ctx, &cp); err != nil {
 		return fmt.Errorf("checkpoint at %s: %w", cp.cut, err)
 	}
 	if err := m.inTurn(ctx, func() error { return m.describe(&cp) }); err != nil {
@@ -57,6 +52,7 @@ func (m *Mirror) checkpoint(ctx context.Context) error {
 		return fmt.Errorf("checkpoint at %s: %w", cp.cut, err)
 	}
 	cp.commit.Mirror = text
+	m.storedBytes.Store(int64(len(text)))
 	// Whoever asked may give up; a commit that was begun is seen through, since half-known it could not be followed by another.
 	result, err := m.warehouse.Commit(context.WithoutCancel(ctx), cp.commit)
 	if err != nil {
@@ -85,6 +81,7 @@ type checkpoint struct {
 	pin    *pin
 	doc    *document
 	tables []*table // changed since the last cut
+	small  []bool   // of these, the ones with little in memory
 	forgot []*table // not in doc any more
 	commit iceberg.Commit
 	files  []publishedFile   // to be looked at for their vectors
@@ -119,7 +116,7 @@ func (m *Mirror) beginCheckpoint(cp *checkpoint) (err error) {
 			if err := m.sealOpen(t); err != nil {
 				return fmt.Errorf("begin checkpoint: %w", err)
 			}
-			cp.tables = append(cp.tables, t)
+			cp.tables, cp.small = append(cp.tables, t), append(cp.small, t.sealedBytes() < smallFlush)
 			if t.shape != nil {
 				cp.shapes[t] = t.committable(cp.cut)
 			}
@@ -129,6 +126,37 @@ func (m *Mirror) beginCheckpoint(cp *checkpoint) (err error) {
 	m.doc.Checkpoint++
 	cp.doc = m.document(cp.cut)
 	return nil
+}
+
+const (
+	// smallFlush is the memory below which a flush takes next to no time but that of waiting for its files to be durable.
+	smallFlush = 1 << 20
+	// smallFlushes is how many such are made at once: the file system makes files that wait together durable in one step.
+	smallFlushes = 16
+)
+
+// flushAll writes what the tables have up to the cut: the small ones many at once, then the large ones, which take cores and memory. One that fails, for
+// want of space, leaves the others to finish their files.
+func (m *Mirror) flushAll(ctx context.Context, cp *checkpoint) error {
+	flush := func(small bool, together int) error {
+		var g errgroup.Group
+		g.SetLimit(together)
+		for i, t := range cp.tables {
+			if cp.small[i] == small {
+				g.Go(func() error { return m.flush(ctx, t, cp.cut) })
+			}
+		}
+		return g.Wait()
+	}
+	return errors.Join(flush(true, m.smallFlushes), flush(false, m.cfg.FlushWorkers))
+}
+
+// sealedBytes is what the table's sealed batches take, in bytes. The applier's turn.
+func (t *table) sealedBytes() (n int64) {
+	for _, s := range t.sealed {
+		n += s.batch.weight
+	}
+	return n
 }
 
 // describe says what each changed table's snapshot consists of. The applier's turn.
@@ -249,8 +277,12 @@ func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, starte
 			f.segment.file.vector = f.vector.Cardinality()
 		}
 	}
+	committed := make(map[string]bool, len(cp.commit.Tables))
+	for _, c := range cp.commit.Tables {
+		committed[c.UUID] = committed[c.UUID] || !c.Drop
+	}
 	for _, t := range cp.tables {
-		if !slices.ContainsFunc(cp.commit.Tables, func(c iceberg.TableCommit) bool { return c.UUID == t.uuid && !c.Drop }) {
+		if !committed[t.uuid] {
 			continue
 		}
 		t.created, t.replaces, t.committed = true, nil, cp.shapes[t]
@@ -343,8 +375,7 @@ func (t *table) reap(m *Mirror, low LSN) {
 		if !ended(s) {
 			return false
 		}
-		m.memory.Add(-s.batch.weight)
-		s.batch.weight = 0
+		m.letGo(s.batch)
 		return true
 	})
 	for _, s := range t.files {
@@ -359,10 +390,12 @@ func (t *table) reap(m *Mirror, low LSN) {
 
 // fold merges deletions that every reader sees into the base of each segment. The applier's turn, a table at a time.
 func (m *Mirror) fold(ctx context.Context) error {
+	weight := int64(0) // of visibility
 	for i := 0; ; i++ {
 		done := false
 		err := m.inTurn(ctx, func() error {
 			if done = i >= len(m.tables); done {
+				m.folded = weight
 				return nil
 			}
 			t := m.tables[i]
@@ -372,6 +405,7 @@ func (m *Mirror) fold(ctx context.Context) error {
 			low := m.marks.low()
 			for _, s := range t.version.Load().segments {
 				s.vis.Fold(low)
+				weight += s.vis.Bytes()
 			}
 			return nil
 		})

@@ -22,9 +22,11 @@ type Config struct {
 	FlushWorkers int
 	// CopyWorkers is the number of connections that the initial copy reads over at once, each a range of a table. Default 4.
 	CopyWorkers int
-	// Memory bounds the bytes held in memory batches: from half of it on, the largest tables are flushed; at all of it, changes
-	// wait. Default 1 GiB.
+	// Memory bounds the bytes of memory batches, visibility and rows being copied (memory.go): from half of the batches' room on, the largest tables
+	// are flushed; at all of it, changes wait. Default 1 GiB.
 	Memory int64
+	// Staged, if not nil, is how many bytes transactions take that are open or wait to be applied, for status. Any goroutine may call it.
+	Staged func() int64
 	// CheckpointInterval is the longest time a change stays in memory only. Default 30 s.
 	CheckpointInterval time.Duration
 	// History keeps the past of this length readable by LSN. Default 0.
@@ -33,7 +35,8 @@ type Config struct {
 	CatalogPoll time.Duration
 	// FoldInterval is the time between two foldings of deletions that every reader sees. Default 60 s.
 	FoldInterval time.Duration
-	// FileRows is the row count at which the initial copy begins a new file. Default 4,000,000.
+	// FileRows is the row count at which the initial copy begins a new file. Default 4,000,000, less where the FileIndexes that all copy workers
+	// make of such files, in memory, would take more than a quarter of Memory.
 	FileRows int64
 	// Grace is how long a file that no retained snapshot names any more stays on the disk, for readers that opened an older one. 0 is not at all.
 	Grace time.Duration
@@ -95,7 +98,7 @@ func (c *Config) Validate() error {
 		faults = append(faults, err)
 	}
 	if c.FileRows == 0 {
-		c.FileRows = 4_000_000
+		c.FileRows = min(4_000_000, max(250_000, c.Memory/4/int64(max(1, c.CopyWorkers))/(8+mergeBytes))) // a hash of each row, and its entry
 	}
 	duration := func(name string, v *time.Duration, byDefault, least time.Duration) {
 		if *v == 0 {

@@ -134,7 +134,7 @@ func TestCopyRewritten(t *testing.T) {
 				w.crash()
 			}
 			for i := range times - 1 {
-				if left, err := w.m.joinQueued(ctx); err != nil || left != 1 {
+				if left, _, err := w.m.joinQueued(ctx); err != nil || left != 1 {
 					t.Errorf("after attempt %d, %d tables wait: %v", i+1, left, err)
 				}
 				w.transaction()

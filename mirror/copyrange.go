@@ -12,9 +12,33 @@ import (
 	"pgmirror/pgcdc"
 )
 
+// slot is one worker's place. It is given up when the source has been read and little is left to write, so that others read meanwhile: the files of a small
+// table take much longer to become durable than to be made.
+type slot struct {
+	of   chan struct{} // as many as workers
+	held bool
+}
+
+func (s *slot) take(ctx context.Context) error {
+	select {
+	case s.of <- struct{}{}:
+		s.held = true
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *slot) free() {
+	if s.held {
+		s.held = false
+		<-s.of
+	}
+}
+
 // run copies the range, again and again while nothing but its connection is at fault and the snapshot lives. Only what concerns
 // other tables too is an error.
-func (r *copyRange) run(ctx context.Context, m *Mirror, snapshot pgcdc.ExportedSnapshot) error {
+func (r *copyRange) run(ctx context.Context, m *Mirror, snapshot pgcdc.ExportedSnapshot, slots chan struct{}) error {
 	c := r.copy
 	wait := firstRetry
 	for attempt := 1; ; attempt++ {
@@ -22,7 +46,7 @@ func (r *copyRange) run(ctx context.Context, m *Mirror, snapshot pgcdc.ExportedS
 			r.settle(&m.copying, true) // nothing is left to do
 			return nil
 		}
-		part, err := r.attempt(ctx, m, snapshot)
+		part, err := r.attempt(ctx, m, snapshot, slots)
 		if err == nil {
 			r.settle(&m.copying, true)
 			c.done(m, r, part)
@@ -53,11 +77,17 @@ func (r *copyRange) run(ctx context.Context, m *Mirror, snapshot pgcdc.ExportedS
 
 // attempt copies the range once. The part has the files that were finished, after an error too. A fault of the content fails
 // the table.
-func (r *copyRange) attempt(ctx context.Context, m *Mirror, snapshot pgcdc.ExportedSnapshot) (*table, error) {
+func (r *copyRange) attempt(ctx context.Context, m *Mirror, snapshot pgcdc.ExportedSnapshot, slots chan struct{}) (*table, error) {
 	c := r.copy
 	w := newCopyWriter(m, r)
-	var err error
+	defer w.rows.free()
+	at := slot{of: slots}
+	defer at.free()
+	err := at.take(ctx)
 	for _, blocks := range r.blocks {
+		if err != nil {
+			break
+		}
 		err = m.source.CopyRange(ctx, snapshot, c.source, blocks, func(tuple pgcdc.Tuple) error {
 			if err := w.rows.add(tuple); err != nil {
 				c.fail(m, w.fault(err, tuple))
@@ -68,9 +98,9 @@ func (r *copyRange) attempt(ctx context.Context, m *Mirror, snapshot pgcdc.Expor
 			}
 			return nil
 		})
-		if err != nil {
-			break
-		}
+	}
+	if w.inFile == 0 && w.rows.batch.added < smallFlush {
+		at.free()
 	}
 	if err == nil {
 		err = w.end(ctx)
@@ -90,7 +120,7 @@ type copyWriter struct {
 	rows   *copyRows
 	schema *arrow.Schema
 	out    DataWriter // nil between two files
-	job    *rewrite   // of the file out
+	job    *rewrite   // of the file out, or of the one before
 	inFile int64      // rows written to it
 	copied int64      // rows written to all
 }
@@ -99,7 +129,7 @@ func newCopyWriter(m *Mirror, r *copyRange) *copyWriter {
 	t := r.copy.table
 	part := &table{oid: t.oid, name: t.name, uuid: t.uuid, state: stateCopying}
 	part.setShape(t.shape)
-	return &copyWriter{m: m, r: r, part: part, rows: newCopyRows(m, part, r.copy.at), schema: withLSN(t.shape.arrow)}
+	return &copyWriter{m: m, r: r, part: part, rows: newCopyRows(m, part, r.copy.at), job: &rewrite{}, schema: withLSN(t.shape.arrow)}
 }
 
 // fault describes a row that cannot be mirrored.
@@ -114,6 +144,7 @@ func (w *copyWriter) fault(err error, tuple pgcdc.Tuple) *failure {
 
 // encode writes the collected rows to the current file.
 func (w *copyWriter) encode(ctx context.Context) (err error) {
+	w.rows.weigh(w.job.hashes)
 	if err := w.m.cfg.Disk.Wait(ctx); err != nil {
 		return err
 	}

@@ -39,7 +39,28 @@ func newCopyRows(m *Mirror, part *table, at LSN) *copyRows {
 
 // full says that it is time to write the rows.
 func (r *copyRows) full() bool {
-	return int64(r.batch.rows) >= min(copyBatchRows, r.m.cfg.FileRows) || r.batch.added >= batchBytes
+	return int64(r.batch.rows) >= min(copyBatchRows, r.m.cfg.FileRows) || r.batch.added >= r.m.copyBytes
+}
+
+// copyLeast is the size of values from which a worker writes its rows, however little memory there is.
+const copyLeast = 1 << 20
+
+// copyBytes is the size of values from which a worker of a copy writes its rows: all workers' together take a quarter of the bound of memory.
+func copyBytes(c *Config) int64 {
+	return min(batchBytes, max(copyLeast, c.Memory/4/int64(c.CopyWorkers)))
+}
+
+// weigh brings the account up to date with what the rows take, which is kept for the next ones, and the hashes of those written to a file.
+func (r *copyRows) weigh(hashes []uint64) {
+	w := r.batch.bytes() + int64(cap(hashes))*8
+	r.m.copyRows.Add(w - r.batch.weight)
+	r.batch.weight = w
+}
+
+// free takes the rows off the account.
+func (r *copyRows) free() {
+	r.m.copyRows.Add(-r.batch.weight)
+	r.batch.weight = 0
 }
 
 // reset forgets the rows and keeps their memory.

@@ -118,14 +118,15 @@ func (m *Mirror) copyTables(ctx context.Context, snapshot pgcdc.ExportedSnapshot
 		return err
 	}
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(m.cfg.CopyWorkers)
+	g.SetLimit(m.cfg.CopyWorkers + m.smallFlushes - 1)
+	slots := make(chan struct{}, m.cfg.CopyWorkers)
 	contexts := make(map[*tableCopy]context.Context, len(copies))
 	for _, c := range copies {
 		contexts[c], c.stop = context.WithCancel(gctx)
 		defer c.stop()
 	}
 	for _, r := range ranges {
-		g.Go(func() error { return r.run(contexts[r.copy], m, snapshot) })
+		g.Go(func() error { return r.run(contexts[r.copy], m, snapshot, slots) })
 	}
 	if err := g.Wait(); err != nil {
 		return err

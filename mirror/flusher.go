@@ -31,7 +31,7 @@ func (f *flusher) sealed(t *table) {
 
 // weighed wakes the flusher when memory runs short. The applier's turn.
 func (f *flusher) weighed() {
-	if f.m.memory.Load() > f.m.cfg.Memory/2 {
+	if f.m.short() {
 		signal(f.wake)
 	}
 }
@@ -108,23 +108,28 @@ func (f *flusher) flush(ctx context.Context) error {
 // merge brings the FileIndexes of every table into tiers, but of those whose files are being compacted: that may take long, and wakes the flusher at its end.
 func (f *flusher) merge(ctx context.Context) error {
 	for {
-		var due *table
+		var due []*table
 		err := f.m.inAnyTurn(ctx, func() error {
-			for _, t := range f.m.tables {
-				if len(t.mergeable()) > 0 && t.tidying.TryLock() {
-					due = t
-					break
-				}
-			}
+			due = slices.DeleteFunc(slices.Clone(f.m.tables), func(t *table) bool { return len(t.mergeable(f.m)) == 0 })
 			return nil
 		})
-		if err != nil || due == nil {
+		if err != nil || len(due) == 0 {
 			return err
 		}
-		err = f.m.mergeIndexesOf(ctx, due)
-		due.tidying.Unlock()
-		if err != nil {
-			return err
+		idle := true
+		for _, t := range due {
+			if !t.tidying.TryLock() {
+				continue
+			}
+			idle = false
+			err := f.m.mergeIndexesOf(ctx, t)
+			t.tidying.Unlock()
+			if err != nil {
+				return err
+			}
+		}
+		if idle {
+			return nil
 		}
 	}
 }
@@ -134,7 +139,7 @@ const maxLSN = LSN(1<<64 - 1)
 
 // choose picks the tables to flush now, at most one a worker. The applier's turn.
 func (f *flusher) choose() ([]*table, error) {
-	short := f.m.memory.Load() > f.m.cfg.Memory/2
+	short := f.m.short()
 	var chosen []*table
 	for len(chosen) < f.m.cfg.FlushWorkers {
 		var best *table
@@ -186,14 +191,23 @@ func (t *table) sealable(m *Mirror) int64 {
 	if first, last := t.open.batch.span(); first <= m.applied && last > m.applied {
 		return 0
 	}
-	if w := t.open.batch.weight; w >= sealLeast {
+	if w := t.open.batch.weight; w >= m.sealLeast() {
 		return w
 	}
 	return 0
 }
 
-// sealLeast is the size below which an open batch is not worth a file of its own.
-const sealLeast = 64 << 10
+// An open batch below sealLeast is not worth a file of its own. Of very many tables a smaller one is, for all that are left together must stay below half of
+// the bound; one below sealNever wins nothing.
+const (
+	sealLeast = 64 << 10
+	sealNever = 4 << 10
+)
+
+// sealLeast is the size from which an open batch is sealed when memory is short. The applier's turn.
+func (m *Mirror) sealLeast() int64 {
+	return min(sealLeast, max(sealNever, m.cfg.Memory/2/int64(max(1, len(m.tables)))))
+}
 
 // flushable is the memory that a flush of the table would free now, in bytes. The applier's turn.
 func (t *table) flushable(m *Mirror) (bytes int64) {

@@ -146,8 +146,10 @@ func (m *Mirror) connect(ctx, caller context.Context, streaming func()) error {
 	defer refuse(nil)
 	if err := m.inTurn(ctx, func() error {
 		m.refuseStream = refuse
-		m.resolve(catalog, kept)
-		m.looks = append(m.looks, look{catalog, kept, began})
+		if err := m.sharedOnce(func() error { m.resolve(catalog, kept); return nil }); err != nil {
+			return err
+		}
+		m.looks = append(m.looks, look{catalog, kept, began, false})
 		m.guard.begin(m.lastCommit, slot.ConfirmedFlush)
 		m.binary = binary
 		m.begun = func() {

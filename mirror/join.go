@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ type join struct {
 
 	copy    *tableCopy // under way; nil before
 	trouble string     // why the last attempt ended; the applier's
+	tried   int        // attempts that were begun; the applier's
 
 	done   chan struct{}
 	err    error // why it was given up; this and the next two are set before done is closed
@@ -85,7 +87,7 @@ func (m *Mirror) joinLoop(ctx context.Context) error {
 			return nil
 		}
 		for {
-			left, err := m.joinQueued(ctx)
+			left, fresh, err := m.joinQueued(ctx)
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -94,6 +96,9 @@ func (m *Mirror) joinLoop(ctx context.Context) error {
 			}
 			if left == 0 {
 				break
+			}
+			if err == nil && fresh {
+				continue
 			}
 			if err != nil && !errors.Is(err, ErrNotConnected) { // of that, the log and status tell already
 				m.cfg.Log.Log(ctx, severity(err), "tables cannot be copied yet", "tables", left, "err", oneLine(err.Error()), "retry_in", wait)
@@ -116,11 +121,20 @@ func severity(err error) slog.Level {
 	return slog.LevelWarn
 }
 
-// joinQueued makes one attempt at every join that waits, all with one snapshot. It says how many still wait; err is why.
-func (m *Mirror) joinQueued(ctx context.Context) (left int, err error) {
+// joinsTogether is how many joins are under way at once, all with one snapshot: each has a log, perhaps in a file, from before the first of them is copied.
+const joinsTogether = 128
+
+// joinQueued makes one attempt at the joins that wait, of many at those with the fewest attempts. It says how many
+// still wait, and whether some of them were not tried yet; err is why the others do.
+func (m *Mirror) joinQueued(ctx context.Context) (left int, fresh bool, err error) {
 	var queue []*join
-	if err := m.inTurn(ctx, func() error { queue = m.queuedJoins(); return nil }); err != nil || len(queue) == 0 {
-		return 0, err
+	err = m.inTurn(ctx, func() error {
+		queue = m.queuedJoins()
+		queue = queue[:min(len(queue), m.joinsTogether)]
+		return nil
+	})
+	if err != nil || len(queue) == 0 {
+		return 0, false, err
 	}
 	err = m.joinThese(ctx, queue)
 	turn := m.inTurn(context.WithoutCancel(ctx), func() error {
@@ -129,20 +143,21 @@ func (m *Mirror) joinQueued(ctx context.Context) (left int, err error) {
 				j.giveBack(m, err)
 			}
 		}
-		left = len(m.queuedJoins())
+		waiting := m.queuedJoins()
+		left, fresh = len(waiting), len(waiting) > 0 && waiting[0].tried == 0
 		return nil
 	})
-	return left, errors.Join(err, turn)
+	return left, fresh, errors.Join(err, turn)
 }
 
-// queuedJoins lists the joins that are not under way, by table. The applier's turn.
+// queuedJoins lists the joins that are not under way, by attempts and table. The applier's turn.
 func (m *Mirror) queuedJoins() (queue []*join) {
 	for _, j := range m.joins {
 		if j.log == nil {
 			queue = append(queue, j)
 		}
 	}
-	slices.SortFunc(queue, func(a, b *join) int { return a.old.name.Compare(b.old.name) })
+	slices.SortFunc(queue, func(a, b *join) int { return cmp.Or(cmp.Compare(a.tried, b.tried), a.old.name.Compare(b.old.name)) })
 	return queue
 }
 
@@ -242,6 +257,7 @@ func (m *Mirror) beginJoins(catalog *pgcdc.Catalog, queue []*join) error {
 	}
 	for _, j := range queue {
 		j.log, j.trouble = newChangeLog(m.cfg.IndexDir), ""
+		j.tried++
 		j.log.limit = m.logMemory()
 	}
 	m.updateShared()
@@ -259,7 +275,7 @@ func tableBinaryOK(t *pgcdc.Table) bool {
 
 // logMemory is how much of each log stays in memory: all of them together take an eighth of the bound. The applier's turn.
 func (m *Mirror) logMemory() int {
-	return int(min(logMemory, m.cfg.Memory/8/int64(max(1, len(m.joins)))))
+	return int(min(logMemory, m.cfg.Memory/8/int64(max(1, min(len(m.joins), m.joinsTogether)))))
 }
 
 // noteForJoin keeps a change of a table that is being copied. The applier's.
@@ -352,8 +368,8 @@ func (m *Mirror) joinOne(ctx context.Context, j *join, before, after *pgcdc.Cata
 // it has many full batches or memory is short. The applier's turn.
 func (j *join) full(m *Mirror) (*table, error) {
 	t := j.table
-	short := m.memory.Load() > m.cfg.Memory/2
-	if short && t.open.batch.weight >= sealLeast {
+	short := m.short()
+	if short && t.open.batch.weight >= m.sealLeast() {
 		if err := m.sealOpen(t); err != nil {
 			return nil, err
 		}
@@ -392,7 +408,7 @@ func (j *join) catchUp(m *Mirror) (done bool, err error) {
 	j.arrived = 0
 	for n := range slice {
 		if n%replayWeighed == replayWeighed-1 {
-			if m.weigh(j.table.open.batch); m.memory.Load() >= m.cfg.Memory {
+			if m.weigh(j.table.open.batch); m.full() {
 				return false, nil
 			}
 		}
@@ -611,8 +627,7 @@ func (m *Mirror) discardTable(t *table) {
 		batches = append(slices.Clone(batches), t.open)
 	}
 	for _, s := range batches {
-		m.memory.Add(-s.batch.weight)
-		s.batch.weight = 0
+		m.letGo(s.batch)
 	}
 	t.files, t.sealed, t.open, t.discarded = nil, nil, nil, true
 }

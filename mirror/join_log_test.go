@@ -17,7 +17,7 @@ func TestLogBeginsBeforeTheSnapshot(t *testing.T) {
 		}
 		w.settle()
 	}
-	left, err := w.m.joinQueued(context.Background())
+	left, _, err := w.m.joinQueued(context.Background())
 	w.check(err)
 	if left != 0 {
 		t.Fatal("the table was not copied")

@@ -29,7 +29,7 @@ func (w *world) alter(oid uint32) {
 // watched takes a look and lets HWM pass it.
 func (w *world) watched() {
 	w.t.Helper()
-	_, err := w.m.look(context.Background())
+	_, err := w.m.look(context.Background(), true)
 	w.check(err)
 	end := w.source.idle()
 	w.deliver(pgcdc.Event{WALEnd: end})
@@ -73,7 +73,7 @@ func TestAlteredWhileItIsCopied(t *testing.T) {
 		}
 		return nil
 	}
-	left, err := w.m.joinQueued(context.Background())
+	left, _, err := w.m.joinQueued(context.Background())
 	w.check(err)
 	if left != 1 {
 		t.Errorf("a copy of the old definition has joined")
@@ -92,7 +92,7 @@ func TestAlteredBetweenSnapshotAndLook(t *testing.T) {
 	w := quietWorld(t, 9)
 	w.want(2)
 	w.source.looking = once(2, func() { w.alter(2) })
-	left, err := w.m.joinQueued(context.Background())
+	left, _, err := w.m.joinQueued(context.Background())
 	w.check(err)
 	if left != 1 {
 		t.Error("the table has joined with a definition younger than its rows")
@@ -124,7 +124,7 @@ func TestSwapFoundBeforeTheSecondCopy(t *testing.T) {
 		done[oid] = true
 		return nil
 	}
-	left, err := w.m.joinQueued(context.Background())
+	left, _, err := w.m.joinQueued(context.Background())
 	w.check(err)
 	if left != 0 || len(w.m.joins) != 0 {
 		t.Errorf("%d are left", left)
@@ -169,7 +169,7 @@ func TestResyncOfReplacedTable(t *testing.T) {
 	w.source.looking = once(1, func() {
 		defer close(replaced)
 		w.want(1)
-		if _, err := w.m.joinQueued(ctx); err != nil {
+		if _, _, err := w.m.joinQueued(ctx); err != nil {
 			t.Error(err)
 		}
 	})
@@ -210,7 +210,7 @@ func TestOneCopyFails(t *testing.T) {
 		}
 		return nil
 	}
-	left, err := w.m.joinQueued(context.Background())
+	left, _, err := w.m.joinQueued(context.Background())
 	if left != 1 || err == nil || !strings.Contains(err.Error(), "cannot be read") {
 		t.Errorf("%d are left: %v", left, err)
 	}
@@ -247,7 +247,7 @@ func TestLogOnAFullDisk(t *testing.T) {
 		}
 		return w.m.drain(context.Background())
 	}
-	left, err := w.m.joinQueued(context.Background())
+	left, _, err := w.m.joinQueued(context.Background())
 	if left != 1 || err == nil || !strings.Contains(err.Error(), "keep the changes") || j.trouble == "" {
 		t.Errorf("%d are left: %v", left, err)
 	}

@@ -48,7 +48,7 @@ func (w *world) joined() {
 	w.t.Helper()
 	ctx := context.Background()
 	w.ware.writing = func() { w.transaction() }
-	left, err := w.m.joinQueued(ctx)
+	left, _, err := w.m.joinQueued(ctx)
 	w.ware.writing = nil
 	w.check(err)
 	if left != 0 {
@@ -75,7 +75,7 @@ func TestTableJoinsThePublication(t *testing.T) {
 	before := w.m.marks.high()
 	hold, err := w.m.marks.register(before)
 	w.check(err)
-	_, err = w.m.look(ctx)
+	_, err = w.m.look(ctx, true)
 	w.check(err)
 	w.settle()
 	if _, text := w.rowsAt("latecomer", 0); !strings.Contains(text, "is being copied") {
@@ -151,7 +151,7 @@ func TestJoinOfWhatCannotBeHeld(t *testing.T) {
 			j = w.m.wantJoin(4, tab, "asked for")
 			return nil
 		}))
-		left, err := w.m.joinQueued(ctx)
+		left, _, err := w.m.joinQueued(ctx)
 		w.check(err)
 		<-j.done
 		if left != 0 || j.err == nil || !strings.Contains(j.err.Error(), "decimal") {
@@ -197,7 +197,7 @@ func TestJoinBeginsAgain(t *testing.T) {
 			files := len(w.ware.files)
 			w.check(w.m.inTurn(ctx, func() error { w.m.wantJoin(2, w.m.byOID[2], "asked for"); return nil }))
 			plant(w)
-			left, err := w.m.joinQueued(ctx)
+			left, _, err := w.m.joinQueued(ctx)
 			w.settle()
 			if left != 1 || (err != nil) != (name == "lost") {
 				t.Fatalf("%d are left: %v", left, err)
@@ -228,7 +228,7 @@ func TestJoinWaitsForItsSnapshot(t *testing.T) {
 	var j *join
 	w.check(w.m.inTurn(ctx, func() error { j = w.m.wantJoin(1, w.m.byOID[1], "asked for"); return nil }))
 	ended := make(chan error, 1)
-	go func() { _, err := w.m.joinQueued(ctx); ended <- err }()
+	go func() { _, _, err := w.m.joinQueued(ctx); ended <- err }()
 	for copied := false; !copied; time.Sleep(time.Millisecond) {
 		w.check(w.m.inTurn(ctx, func() error { copied = j.table != nil; return nil }))
 	}
@@ -269,7 +269,7 @@ func TestRenamedTables(t *testing.T) {
 	}
 	swap(0, 5)
 	w.told = false // the stream tells the new names before the next changes
-	_, err := w.m.look(ctx)
+	_, err := w.m.look(ctx, true)
 	w.check(err)
 	w.settle()
 	w.joined()

@@ -12,8 +12,18 @@ import (
 	"pgmirror/globalindex"
 )
 
-// mergeMost bounds the entries of a merged FileIndex: it is assembled in memory, at about 11 bytes an entry.
-const mergeMost = 64 << 20
+// A merged FileIndex is assembled in memory, at about mergeBytes an entry. It has at most mergeMost entries, and takes no more than a quarter of the bound
+// of memory, but for that of mergeLeast entries.
+const (
+	mergeBytes = 12
+	mergeMost  = 64 << 20
+	mergeLeast = 1 << 20
+)
+
+// mergeEntries is how many entries a merged FileIndex may have.
+func (m *Mirror) mergeEntries() uint64 {
+	return uint64(min(mergeMost, max(mergeLeast, m.cfg.Memory/4/mergeBytes)))
+}
 
 // mergedPrefix begins the file name of every merged FileIndex.
 const mergedPrefix = "merged-"
@@ -30,12 +40,12 @@ type indexMerge struct {
 }
 
 // mergeable chooses what to merge next, oldest first; empty when the tiers are in order. The applier's turn.
-func (t *table) mergeable() []*fileIndex {
+func (t *table) mergeable(m *Mirror) []*fileIndex {
 	if t.state != stateStreaming || len(t.indexes) < 2 {
 		return nil
 	}
-	first, sum := len(t.indexes), uint64(0)
-	for first > 0 && sum+t.indexes[first-1].entries <= mergeMost {
+	first, sum, most := len(t.indexes), uint64(0), m.mergeEntries()
+	for first > 0 && sum+t.indexes[first-1].entries <= most {
 		first--
 		sum += t.indexes[first].entries
 	}
@@ -58,7 +68,7 @@ func (m *Mirror) mergeIndexes(ctx context.Context, t *table) error {
 // mergeIndexesOf is mergeIndexes; the caller holds t.tidying.
 func (m *Mirror) mergeIndexesOf(ctx context.Context, t *table) (err error) {
 	job := &indexMerge{table: t}
-	if err := m.inAnyTurn(ctx, func() error { job.begin(); return nil }); err != nil || len(job.inputs) == 0 {
+	if err := m.inAnyTurn(ctx, func() error { job.begin(m); return nil }); err != nil || len(job.inputs) == 0 {
 		return err
 	}
 	// Whatever happens, the inputs are given back: what the applier wanted closed meanwhile is closed then.
@@ -82,8 +92,8 @@ func (m *Mirror) mergeIndexesOf(ctx context.Context, t *table) (err error) {
 }
 
 // begin chooses the inputs. Files that were compacted since are left out. The applier's turn.
-func (j *indexMerge) begin() {
-	j.inputs = slices.Clone(j.table.mergeable())
+func (j *indexMerge) begin(m *Mirror) {
+	j.inputs = slices.Clone(j.table.mergeable(m))
 	for i, x := range j.inputs {
 		x.busy = true
 		h := x.index.Header()

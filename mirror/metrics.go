@@ -37,13 +37,16 @@ var (
 	descLongest      = prometheus.NewDesc("pgmirror_applier_turn_longest_seconds", "The longest such turn since the start.", nil, nil)
 	descChanged      = prometheus.NewDesc("pgmirror_changes_bytes_total", "Row changes applied, as the source sent them.", nil, nil)
 	descWritten      = prometheus.NewDesc("pgmirror_written_bytes_total", "Written to files, by what for.", []string{"kind"}, nil)
+	descSettled      = prometheus.NewDesc("pgmirror_read_states_settled", "Open read states that are older than read_state_limit and in files now.", nil, nil)
+	descSettledB     = prometheus.NewDesc("pgmirror_read_states_settled_bytes", "Those files.", nil, nil)
+	descEnded        = prometheus.NewDesc("pgmirror_read_states_ended_total", "Read states that were ended because they held more than read_state_bytes.", nil, nil)
 )
 
 // Describe is prometheus.Collector's.
 func (m *Mirror) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descWatermark, descLagBytes, descLagSeconds, descFreshness, descSlot, descRows, descLookups, descCandidates, descCommits, descMemory, descCheckpoint,
 		descReaders, descTables, descTableRows, descTableFiles, descFailed, descGone, descConnected, descSlotLimit, descDiskFree, descDiskLeast, descPaused, descCheckpoints, descFilesWritten, descFileRows,
-		descTableVectors, descTableDead, descLongest, descChanged, descWritten, newStalls().turns.Desc()} {
+		descTableVectors, descTableDead, descLongest, descSettled, descSettledB, descEnded, descChanged, descWritten, newStalls().turns.Desc()} {
 		ch <- d
 	}
 }
@@ -111,8 +114,14 @@ func (m *Mirror) Collect(ch chan<- prometheus.Metric) {
 	gauge(descMemory, float64(st.Memory.MemIndex), "mem_index")
 	gauge(descMemory, float64(st.Memory.FileIndex), "file_index")
 	gauge(descMemory, float64(st.Memory.Visibility), "visibility")
+	gauge(descMemory, float64(st.Memory.Pinned), "pinned")
+	gauge(descMemory, float64(st.Memory.Copies), "copy")
+	gauge(descMemory, float64(st.Memory.Staged), "staged")
 	gauge(descCheckpoint, st.CheckpointSeconds)
 	gauge(descReaders, float64(st.Readers))
+	gauge(descSettled, float64(st.SettledReaders))
+	gauge(descSettledB, float64(st.SettledBytes))
+	counter(descEnded, st.EndedReaders)
 	states := map[string]int{string(stateCopying): 0, string(stateStreaming): 0, string(stateFailed): 0, string(stateGone): 0}
 	for _, t := range st.Tables {
 		states[t.State]++

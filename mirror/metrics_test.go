@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"pgmirror/readstate"
 )
 
 // TestMetricsOfALostSource: what only the source knows is left out while it is not connected, and there when it is.
@@ -71,4 +73,18 @@ func (w *world) exported(name, label string) float64 {
 		}
 	}
 	return -1
+}
+
+// What the server of read states counts is in the metrics.
+func TestMetricsOfSettledReadStates(t *testing.T) {
+	b := newBank(9)
+	m := b.mirror(t)
+	m.ServedBy(func() readstate.Stats { return readstate.Stats{Settled: 3, SettledBytes: 4096, Ended: 2} })
+	b.going(t, m)
+	opened(t, m)
+	for name, want := range map[string]float64{"pgmirror_read_states_settled": 3, "pgmirror_read_states_settled_bytes": 4096} {
+		if got := metric(t, m, name); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pgmirror/pgcdc"
+	"pgmirror/readstate"
 )
 
 // Mirror keeps the tables of one publication. Make it with New, run it with Run; the readstate.Provider methods may be called
@@ -23,16 +24,22 @@ type Mirror struct {
 	files     Files
 	clock     Clock
 
-	marks    *watermarks
-	lastFeed atomic.Uint64 // of the batches of change feeds
-	memory   atomic.Int64  // bytes in memory batches
-	counts   counters
-	copying  copyProgress
-	lookups  lookupCounts
-	written  writtenBytes
-	stalls   *stalls
-	readers  readers
-	settled  settledFiles
+	marks       *watermarks
+	lastFeed    atomic.Uint64 // of the batches of change feeds
+	memory      atomic.Int64  // bytes in memory batches
+	visible     atomic.Int64  // bytes of visibility, as last weighed
+	pinned      atomic.Int64  // bytes of batches that only read states see
+	copyRows    atomic.Int64  // bytes of rows that copies hold
+	copyBytes   int64         // that a worker of a copy may hold
+	storedBytes atomic.Int64  // of the document that the last commit stored
+	counts      counters
+	copying     copyProgress
+	lookups     lookupCounts
+	written     writtenBytes
+	stalls      *stalls
+	readers     readers
+	settled     settledFiles
+	serving     func() readstate.Stats // of the server of read states; nil when there is none
 
 	events    chan pgcdc.Event
 	turns     chan *turn    // for between two transactions
@@ -44,15 +51,18 @@ type Mirror struct {
 	compactor *compactor
 	pace      *pace // of compaction
 	// The constants but in tests.
-	replaySlice int
-	carrySlice  int
-	evolveLooks int
-	compactRun  int
-	compactRows int64 // FileRows but in tests
+	replaySlice   int
+	carrySlice    int
+	smallFlushes  int
+	joinsTogether int
+	evolveLooks   int
+	compactRun    int
+	compactRows   int64 // FileRows but in tests
 
 	checkpointing sync.Mutex
 	deleting      sync.Mutex    // from the choice of files to be deleted until they are
 	wantCut       chan struct{} // asks the checkpointer for a cut now
+	wantFold      chan struct{} // asks for deletions to be folded now
 
 	// The applier's. Other goroutines see them through inTurn or shared.
 	doc     document
@@ -70,8 +80,9 @@ type Mirror struct {
 	slotGiven    chan struct{} // closed: the slot is to be dropped (slotwal.go)
 	begun        func()        // to be called with the first event of a connection
 	lastSegment  uint32
-	applied      LSN  // end of the last commit applied, or of the keepalive that came after it
-	abandoned    bool // a stop came inside a transaction; what was applied of it counts for nothing
+	folded       int64 // bytes of visibility after the last fold
+	applied      LSN   // end of the last commit applied, or of the keepalive that came after it
+	abandoned    bool  // a stop came inside a transaction; what was applied of it counts for nothing
 	durable      LSN
 	cut          LSN // of the checkpoint in flight; 0 when there is none
 	lastCommit   commitMark
@@ -96,7 +107,9 @@ type Mirror struct {
 	lastCheckpoint time.Time
 	checkpointTook time.Duration
 
-	shared shared
+	shared   shared
+	sharing  bool // updateShared waits for sharedOnce
+	unshared bool // and was called
 	// endStream, if set, ends the stream so that another one begins at once. follow sets it.
 	endStream atomic.Pointer[context.CancelFunc]
 }
@@ -121,13 +134,14 @@ func New(cfg Config, source Source, warehouse Warehouse, files Files, clock Cloc
 		urgent:  make(chan *turn),
 		stop:    make(chan struct{}),
 		stopped: make(chan struct{}),
-		wantCut: make(chan struct{}, 1), slotGiven: make(chan struct{}),
+		wantCut: make(chan struct{}, 1), wantFold: make(chan struct{}, 1), slotGiven: make(chan struct{}),
 		byOID: map[uint32]*table{}, stalls: newStalls(),
 
-		replaySlice: replaySlice, carrySlice: carrySlice, evolveLooks: evolveLooks, compactRun: compactRun, compactRows: cfg.FileRows,
+		replaySlice: replaySlice, carrySlice: carrySlice, smallFlushes: smallFlushes, joinsTogether: joinsTogether, evolveLooks: evolveLooks, compactRun: compactRun, compactRows: cfg.FileRows,
 
 		joins: map[uint32]*join{}, joinWake: make(chan struct{}, 1),
 	}
+	m.copyBytes = copyBytes(&m.cfg)
 	m.probeRows, m.probeEntries = probeRows, probeEntries
 	m.window.m = m
 	m.flusher = newFlusher(m)
@@ -135,6 +149,9 @@ func New(cfg Config, source Source, warehouse Warehouse, files Files, clock Cloc
 	m.shared.set(func(s *sharedState) { s.state = "starting" })
 	return m, nil
 }
+
+// ServedBy tells whose figures of read states status and metrics show. It comes before Run, and stats may be called at any time.
+func (m *Mirror) ServedBy(stats func() readstate.Stats) { m.serving = stats }
 
 // Run recovers what the warehouse holds, opens it for reading, copies the source if that was never done, and then follows it
 // until ctx ends. It then stops reading, makes a last checkpoint, acknowledges it and returns nil. An error means that the
@@ -342,6 +359,9 @@ func (m *Mirror) event(ctx context.Context, ev pgcdc.Event) error {
 // errAbandoned: the mirror stops inside a transaction, which the source sends again.
 var errAbandoned = errors.New("stopping inside a transaction")
 
+// weighEvery is the number of changes after which visibility is weighed: a look at every segment.
+const weighEvery = 64 * yieldEvery
+
 // yieldEvery is the number of changes of one transaction after which others get their turn.
 const yieldEvery = 1024
 
@@ -354,6 +374,9 @@ func (m *Mirror) makeRoom(ctx context.Context) error {
 				m.weigh(t.open.batch)
 			}
 		}
+		if m.steps%weighEvery == 0 {
+			m.weighVisibility()
+		}
 		m.flusher.weighed()
 		select {
 		case <-m.stop:
@@ -363,10 +386,10 @@ func (m *Mirror) makeRoom(ctx context.Context) error {
 		default:
 		}
 	}
-	if m.memory.Load() < m.cfg.Memory {
+	if !m.full() {
 		return nil
 	}
-	for m.memory.Load() >= m.cfg.Memory && m.flusher.busy() {
+	for m.full() && m.flusher.busy() {
 		select {
 		case t := <-m.urgent:
 			t.run()
@@ -377,7 +400,7 @@ func (m *Mirror) makeRoom(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	if low := m.marks.low(); m.memory.Load() >= m.cfg.Memory && low > m.reapedAt {
+	if low := m.marks.low(); m.full() && low > m.reapedAt {
 		m.reapedAt = low
 		for _, t := range m.tables {
 			t.reap(m, low)
@@ -406,12 +429,17 @@ func (m *Mirror) checkpointLoop(ctx context.Context) error {
 				dirty = dirty || t.dirty
 			}
 			behind = m.doc.Phase == phaseStreaming && m.marks.high() > m.durable
+			m.weighVisibility()
 			return nil
 		}); err != nil {
 			return ignoreStop(ctx, err)
 		}
 		now := m.clock.Now()
-		if dirty && !asked && now.Sub(last) < m.cfg.CheckpointInterval || !dirty && !behind {
+		wait := m.cfg.CheckpointInterval
+		if !dirty {
+			wait = min(wait, storePause(m.storedBytes.Load()))
+		}
+		if !dirty && !behind || !asked && now.Sub(last) < wait {
 			continue
 		}
 		if err := m.untilWritten(ctx, "checkpoint", func() error { return m.checkpoint(ctx) }); err != nil {
@@ -421,11 +449,19 @@ func (m *Mirror) checkpointLoop(ctx context.Context) error {
 	}
 }
 
+// storeRate is how much is stored in a second, at most, to note how far a mirror has come to which nothing happens: the state of 5,000 tables takes
+// 3 MB, and the source's WAL goes on all the time.
+const storeRate = 64 << 10
+
+// storePause is the time between two such notes of a state of so many bytes.
+func storePause(bytes int64) time.Duration { return time.Duration(bytes) * time.Second / storeRate }
+
 // foldLoop folds deletions from time to time.
 func (m *Mirror) foldLoop(ctx context.Context) error {
 	for {
 		select {
 		case <-m.clock.After(m.cfg.FoldInterval):
+		case <-m.wantFold:
 		case <-ctx.Done():
 			return nil
 		}

@@ -52,7 +52,7 @@ func TestNameTaken(t *testing.T) {
 	b.source.mu.Lock()
 	b.source.catalog = nil
 	b.source.mu.Unlock()
-	if _, err := m.look(t.Context()); err != nil {
+	if _, err := m.look(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
 	b.source.idle()

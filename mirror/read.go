@@ -159,6 +159,7 @@ func (m *Mirror) stateAt(at LSN, release func(), how reading) (*readstate.State,
 			st.Release()
 			return nil, fmt.Errorf("read %s at %s: %w", v.table, at, err)
 		}
+		h.pin(rt)
 	}
 	return st, nil
 }
@@ -275,7 +276,7 @@ func (m *Mirror) sourcePointNow(ctx context.Context) (LSN, *pgcdc.Catalog, error
 	if st := m.shared.get(); st.state != "streaming" {
 		return 0, nil, fmt.Errorf("%w: %s", ErrNotConnected, standing(st))
 	}
-	c, err := m.look(ctx)
+	c, err := m.look(ctx, true)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -67,10 +67,16 @@ func (m *Mirror) recover(ctx context.Context) error {
 	for _, f := range st.Faults {
 		faults[f.UUID] = f.Err
 	}
-	for _, r := range doc.Tables {
-		if err := m.recoverTable(r, held[r.UUID], faults[r.UUID]); err != nil {
-			return fmt.Errorf("recover table %s.%s: %w", r.Name.Schema, r.Name.Name, err)
+	err = m.sharedOnce(func() error {
+		for _, r := range doc.Tables {
+			if err := m.recoverTable(r, held[r.UUID], faults[r.UUID]); err != nil {
+				return fmt.Errorf("recover table %s.%s: %w", r.Name.Schema, r.Name.Name, err)
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if err := m.recoverIndexes(ctx); err != nil {
 		return err

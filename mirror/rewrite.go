@@ -253,8 +253,8 @@ func (rw *rewrite) install(m *Mirror) error {
 	}
 	t.sealed = slices.DeleteFunc(t.sealed, func(s *segment) bool { return slices.Contains(rw.inputs, s) })
 	for _, s := range rw.inputs {
-		m.memory.Add(-s.batch.weight)
-		s.batch.weight = 0
+		s.batch.index, s.batch.hashes = nil, nil // of no use to read states that see it still
+		m.letGo(s.batch)
 	}
 	if t.discarded {
 		m.discardTable(t)
@@ -314,7 +314,7 @@ func (m *Mirror) flushShape(ctx context.Context, t *table, upTo LSN) (more bool,
 		if err := rw.install(m); err != nil {
 			return err
 		}
-		if len(t.mergeable()) > 0 {
+		if len(t.mergeable(m)) > 0 {
 			signal(m.flusher.wake)
 		}
 		return nil

@@ -75,6 +75,7 @@ type hold struct {
 	mu    sync.Mutex
 	unpin func()           // gives up the LSN; nil when that was done
 	files []readstate.File // of a settled state
+	seen  []*batch         // pinned, until then
 	ended bool
 }
 
@@ -94,6 +95,32 @@ func (h *hold) settle() {
 	h.m.settled.add(h.files)
 	h.unpin()
 	h.unpin = nil
+	h.unpinBatches()
+}
+
+// pin notes the memory batches of a table that the state sees. Before the state is anybody's.
+func (h *hold) pin(t *readstate.Table) {
+	for _, b := range t.Batches {
+		var seen *batch
+		switch r := b.Columns.(type) {
+		case columnReader:
+			seen = r.batch
+		case *changeReader:
+			seen = r.segment.batch // nil for a file's
+		}
+		if seen != nil {
+			seen.pin(h.m)
+			h.seen = append(h.seen, seen)
+		}
+	}
+}
+
+// unpinBatches lets the memory batches go that the state sees.
+func (h *hold) unpinBatches() {
+	for _, b := range h.seen {
+		b.unpin(h.m)
+	}
+	h.seen = nil
 }
 
 // release is readstate.State's Release.
@@ -108,6 +135,7 @@ func (h *hold) release() {
 		h.unpin()
 		h.unpin = nil
 	}
+	h.unpinBatches()
 	h.m.settled.drop(h.files)
 	h.m.readers.closed()
 }

@@ -66,6 +66,10 @@ func (s *shared) opening() string {
 
 // updateShared shows the tables' standing to other goroutines. The applier's turn.
 func (m *Mirror) updateShared() {
+	if m.sharing {
+		m.unshared = true
+		return
+	}
 	before := map[readstate.TableName]*tableView{}
 	for _, t := range m.past { // in the order in which they were replaced
 		v := t.view()
@@ -79,6 +83,17 @@ func (m *Mirror) updateShared() {
 		views = append(views, v)
 	}
 	m.shared.set(func(s *sharedState) { s.tables = views })
+}
+
+// sharedOnce shows what do changes of many tables' standing once, at its end: to make all tables' views for each of them takes time that grows with
+// the square of their number. The applier's turn.
+func (m *Mirror) sharedOnce(do func() error) error {
+	m.sharing, m.unshared = true, false
+	err := do()
+	if m.sharing = false; m.unshared {
+		m.updateShared()
+	}
+	return err
 }
 
 func (t *table) view() *tableView {

@@ -35,6 +35,10 @@ type Status struct {
 	LastCheckpoint    string  `json:"last_checkpoint,omitempty"`  // RFC 3339
 	CheckpointSeconds float64 `json:"checkpoint_seconds"`         // how long the last one took
 	Readers           int     `json:"readers"`                    // open read states
+	// Of these, the settled ones: what they see is in files of so many bytes. EndedReaders counts those that held too much and were ended, since the start.
+	SettledReaders int   `json:"settled_readers"`
+	SettledBytes   int64 `json:"settled_bytes"`
+	EndedReaders   int64 `json:"ended_readers"`
 
 	WaitingFiles int `json:"waiting_files"` // of the warehouse: no snapshot names them any more, but the grace period or a reader keeps them
 	// DiskFree and DiskLeast are free bytes of the data directory's disk, and how many must stay so: below that the mirror is paused.
@@ -52,6 +56,9 @@ type MemoryStatus struct {
 	MemIndex   int64 `json:"mem_index_bytes"`
 	FileIndex  int64 `json:"file_index_bytes"` // mapped
 	Visibility int64 `json:"visibility_bytes"`
+	Pinned     int64 `json:"pinned_bytes"` // batches that are in files, but read states see them still
+	Copies     int64 `json:"copy_bytes"`   // rows that copies have read and not written
+	Staged     int64 `json:"staged_bytes"` // transactions that are open or wait to be applied
 	Limit      int64 `json:"limit_bytes"`
 }
 

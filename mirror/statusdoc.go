@@ -59,6 +59,10 @@ func (m *Mirror) status(ctx context.Context) (*Status, error) {
 	if st.Reason == "" && st.State == "copying" {
 		st.Reason = m.source.Waiting()
 	}
+	if m.serving != nil {
+		served := m.serving()
+		st.SettledReaders, st.SettledBytes, st.EndedReaders = int(served.Settled), served.SettledBytes, served.Ended
+	}
 	heard := max(m.source.Received(), LSN(m.counts.sourceEnd.Load()))
 	if ns := m.counts.lastCommit.Load(); ns != 0 {
 		st.LastCommitTime = time.Unix(0, ns).UTC().Format(time.RFC3339Nano)
@@ -122,7 +126,10 @@ func (m *Mirror) describeStatus(st *Status) {
 	for _, g := range m.garbage {
 		st.WaitingFiles += len(g.paths)
 	}
-	st.Memory = MemoryStatus{Batches: m.memory.Load(), Limit: m.cfg.Memory}
+	st.Memory = MemoryStatus{Batches: m.memory.Load(), Pinned: m.pinned.Load(), Copies: m.copyRows.Load(), Limit: m.cfg.Memory}
+	if m.cfg.Staged != nil {
+		st.Memory.Staged = m.cfg.Staged()
+	}
 	for _, t := range m.tables {
 		ts := TableStatus{Name: t.String(), State: t.state.shown(t.failure), Rows: t.rows, Unrepresentable: t.unrepresentable, DurableLSN: m.durable.String(), Types: t.forms}
 		ts.setFailure(t.failure)

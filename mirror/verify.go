@@ -137,7 +137,7 @@ func (m *Mirror) verifyRound(ctx context.Context, wanted []*table, left []int, r
 // reach waits until everything up to F, and a look at the catalogue made after F, is judged: a table that was altered without
 // a row event has then failed.
 func (m *Mirror) reach(ctx context.Context, f LSN, tell *teller) error {
-	if _, err := m.look(ctx); err != nil {
+	if _, err := m.look(ctx, true); err != nil {
 		return err
 	}
 	point, err := m.source.WaitPoint(ctx)

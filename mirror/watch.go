@@ -16,6 +16,7 @@ type look struct {
 	catalog *pgcdc.Catalog
 	kept    map[uint32]pgcdc.Kept // by OID, of tables and leaves that may have been rewritten
 	began   time.Time
+	awaited bool // somebody reads what it shows when HWM has passed it
 }
 
 // watch looks at the catalogue from time to time.
@@ -30,7 +31,7 @@ func (m *Mirror) watch(ctx context.Context) error {
 		if m.shared.get().state != "streaming" {
 			continue
 		}
-		if _, err := m.look(ctx); err != nil {
+		if _, err := m.look(ctx, false); err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -44,8 +45,8 @@ func (m *Mirror) watch(ctx context.Context) error {
 	}
 }
 
-// look takes one look and queues it for judgement.
-func (m *Mirror) look(ctx context.Context) (*pgcdc.Catalog, error) {
+// look takes one look and queues it for judgement; one that is awaited is judged for certain before HWM passes it.
+func (m *Mirror) look(ctx context.Context, awaited bool) (*pgcdc.Catalog, error) {
 	began := m.clock.Now()
 	c, err := m.source.Look(ctx)
 	if err != nil {
@@ -57,7 +58,7 @@ func (m *Mirror) look(ctx context.Context) (*pgcdc.Catalog, error) {
 		return nil, err
 	}
 	return c, m.inTurn(ctx, func() error {
-		m.looks = append(m.looks, look{c, kept, began})
+		m.looks = append(m.looks, look{c, kept, began, awaited})
 		return m.judge()
 	})
 }
@@ -98,21 +99,40 @@ func (m *Mirror) judge() error {
 		m.counts.currentAt.Store(m.looks[0].began.UnixNano())
 		m.looks = m.looks[1:]
 		if c.Snapshot >= m.catalogSeen { // else one that saw more was faster
-			if err := m.compare(c, kept); err != nil {
+			if err := m.sharedOnce(func() error { return m.compare(c, kept) }); err != nil {
 				return err
 			}
 			m.catalogSeen = c.Snapshot
 		}
 		m.catalogLSN = max(m.catalogLSN, c.CheckedLSN)
 	}
-	// Looks come every catalog_poll; while the stream is behind, only the newest of those still ahead matters.
-	if len(m.looks) > maxLooks {
-		m.looks = append(m.looks[:0], m.looks[len(m.looks)-1])
-	}
+	m.thinLooks()
 	return nil
 }
 
-const maxLooks = 64
+// maxLooks is how many looks that nobody awaits are kept while the stream is behind: each is the whole catalogue, of 5,000 tables about 10 MB.
+const maxLooks = 8
+
+// thinLooks drops every second look that nobody awaits when there are too many: one shows what those before it show, some time later.
+func (m *Mirror) thinLooks() {
+	spare := 0
+	for _, l := range m.looks {
+		if !l.awaited {
+			spare++
+		}
+	}
+	if spare <= maxLooks {
+		return
+	}
+	n := 0
+	m.looks = slices.DeleteFunc(m.looks, func(l look) bool {
+		if l.awaited {
+			return false
+		}
+		n++
+		return n%2 == 0 // the oldest stays, and, as one more than maxLooks are there, the newest too
+	})
+}
 
 const reasonTaken = "another table has taken its name"
 

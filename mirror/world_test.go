@@ -152,7 +152,7 @@ func (w *world) start() {
 	if w.eager {
 		m.probeRows, m.probeEntries = 2, 1
 	}
-	m.compactRun, m.compactRows, m.replaySlice, m.evolveLooks = 2, 40, 1+w.rng.IntN(4), 2
+	m.compactRun, m.compactRows, m.replaySlice, m.evolveLooks, m.smallFlushes = 2, 40, 1+w.rng.IntN(4), 2, 1
 	m.carrySlice = len(w.trace) % 3
 	w.check(m.recover(ctx))
 	w.m, w.stop, w.ended, w.sending = m, stop, make(chan error, 1), true
@@ -519,7 +519,7 @@ func (w *world) resync() {
 	w.faults = 0 // a copy that meets one is given up, and the table is what it was before
 	w.note("table %s is to be copied again", mt.def.Name)
 	w.during("resync", func() error {
-		left, err := w.m.joinQueued(ctx)
+		left, _, err := w.m.joinQueued(ctx)
 		if err == nil && left > 0 {
 			err = fmt.Errorf("%d tables were not copied", left)
 		}

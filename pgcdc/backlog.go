@@ -47,6 +47,13 @@ func (b *backlog) enter(ctx context.Context, t *Transaction) error {
 	}
 }
 
+// size is what is there now, in bytes.
+func (b *backlog) size() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.bytes
+}
+
 func (b *backlog) release(n int64) {
 	b.mu.Lock()
 	b.bytes -= n

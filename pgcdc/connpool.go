@@ -10,9 +10,10 @@ import (
 // maxIdle is how many connections are kept for the next catalogue question: one for looks, one for wait points.
 const maxIdle = 2
 
-// connPool keeps a few connections open between catalogue questions. Its zero value with open set is ready.
+// connPool keeps a few connections open between uses: at most so many as most says.
 type connPool struct {
 	open func(context.Context) (*pgconn.PgConn, error)
+	most int
 
 	lock  sync.Mutex
 	conns []*pgconn.PgConn // unused ones
@@ -54,7 +55,7 @@ func (p *connPool) take(ctx context.Context) (*pgconn.PgConn, error) {
 
 func (p *connPool) put(conn *pgconn.PgConn) {
 	p.lock.Lock()
-	if len(p.conns) < maxIdle {
+	if len(p.conns) < p.most {
 		p.conns = append(p.conns, conn)
 		conn = nil
 	}

@@ -28,11 +28,17 @@ func (s *Source) copyTable(ctx context.Context, snapshot ExportedSnapshot, table
 
 // copyPart is copyTable with other settings for the COPY itself, and with leaf of that part of a partitioned table.
 func (s *Source) copyPart(ctx context.Context, snapshot ExportedSnapshot, table *Table, leaf *Leaf, where, settings string, row func(Tuple) error) error {
-	conn, err := connect(ctx, s.plain)
-	if err != nil {
+	return s.copying.with(ctx, func(conn *pgconn.PgConn) error {
+		if err := s.copyOver(ctx, conn, snapshot, table, leaf, where, settings, row); err != nil {
+			return err
+		}
+		_, err := query(ctx, conn, "COMMIT") // lets go of the lock
 		return err
-	}
-	defer closeConn(conn)
+	})
+}
+
+// copyOver is copyPart over a connection, in a transaction that it leaves open.
+func (s *Source) copyOver(ctx context.Context, conn *pgconn.PgConn, snapshot ExportedSnapshot, table *Table, leaf *Leaf, where, settings string, row func(Tuple) error) error {
 	if err := useSnapshot(ctx, conn, snapshot); err != nil {
 		return err
 	}
@@ -44,7 +50,7 @@ func (s *Source) copyPart(ctx context.Context, snapshot ExportedSnapshot, table 
 	case table.Kind == 'p': // the lock is on all leaves too
 		from = qualified(table.Schema, table.Name)
 	}
-	_, err = query(ctx, conn, "LOCK TABLE "+from+" IN ACCESS SHARE MODE")
+	_, err := query(ctx, conn, "LOCK TABLE "+from+" IN ACCESS SHARE MODE")
 	switch sqlState(err) {
 	case "42P01", "3F000", "42809": // no such table, no such schema, not a table
 		return fmt.Errorf("%w (it was dropped or renamed)", ErrRewritten)
@@ -113,7 +119,7 @@ func (s *Source) checkUnchanged(ctx context.Context, conn *pgconn.PgConn, table 
 		return nil, err
 	}
 	var current []attributeRow
-	err = s.idle.with(ctx, func(other *pgconn.PgConn) (err error) {
+	err = s.copying.with(ctx, func(other *pgconn.PgConn) (err error) {
 		current, err = readShape(ctx, other, table.OID)
 		return err
 	})

@@ -100,7 +100,7 @@ func (s *Source) CreateSlot(ctx context.Context) (ExportedSnapshot, error) {
 		return ExportedSnapshot{}, fmt.Errorf("make slot %s: %w", s.cfg.Slot, err)
 	}
 	s.snapshotLock.Lock()
-	s.snapshot = conn
+	s.snapshot, s.snapshotEnd = conn, s.copying.begin()
 	s.snapshotLock.Unlock()
 	return ExportedSnapshot{Name: created.SnapshotName, ConsistentPoint: point}, nil
 }
@@ -169,11 +169,12 @@ func (s *Source) Waiting() string {
 // CloseSnapshot ends the exported snapshot, if there is one. Copies that have begun are not disturbed.
 func (s *Source) CloseSnapshot() {
 	s.snapshotLock.Lock()
-	conn := s.snapshot
-	s.snapshot = nil
+	conn, end := s.snapshot, s.snapshotEnd
+	s.snapshot, s.snapshotEnd = nil, nil
 	s.snapshotLock.Unlock()
 	if conn != nil {
 		closeConn(conn)
+		end()
 	}
 }
 

@@ -66,7 +66,8 @@ func (s *Source) takeSnapshot(ctx context.Context, patience time.Duration, waiti
 		return ExportedSnapshot{}, nil, err
 	}
 	taken.Name = string(rows[0][0])
-	return taken, func() { closeConn(holder) }, nil
+	end := s.copying.begin()
+	return taken, func() { closeConn(holder); end() }, nil
 }
 
 // temporarySlot makes a slot on a replication connection that ends with it, and exports its snapshot, which lives until the next

@@ -26,7 +26,7 @@ func TestSnapshot(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		run  serverTest
-	}{{"Exact", snapshotExact}, {"SlotLimit", snapshotSlotLimit}, {"HeldBack", snapshotHeldBack}, {"Prepared", snapshotPrepared}, {"Sample", copySample}} {
+	}{{"Exact", snapshotExact}, {"SlotLimit", snapshotSlotLimit}, {"HeldBack", snapshotHeldBack}, {"Prepared", snapshotPrepared}, {"Sample", copySample}, {"Connections", copiesShareConnections}} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, p.For(t)) })
 	}
 }

@@ -136,17 +136,20 @@ type Source struct {
 	replication *pgconn.Config
 	log         *slog.Logger
 	idle        connPool
+	copying     copyPool
 	slotNotice  time.Duration
 	waiting     atomic.Pointer[string] // for whom CreateSlot waits
 
 	snapshotLock sync.Mutex
 	snapshot     *pgconn.PgConn // holds the exported snapshot; nil when there is none
+	snapshotEnd  func()         // says that it is closed
 
 	streaming    sync.Mutex // held while Stream runs; guards assembler, whole and streamed
 	assembler    *assembler
 	whole        bool // after an ErrStreaming
 	streamed     bool // a stream has begun
 	backlog      *backlog
+	staged       atomic.Int64 // of the assembler's memory, as of the last read of the stream
 	received     atomic.Uint64
 	acknowledged atomic.Uint64
 	wake         chan struct{} // an acknowledgement waits to be sent
@@ -177,9 +180,14 @@ func New(cfg Config) (*Source, error) {
 		slotNotice:  defaultSlotNotice,
 	}
 	s.backlog = newBacklog(backlogSpills * s.assembler.spillBytes)
-	s.idle.open = func(ctx context.Context) (*pgconn.PgConn, error) { return connect(ctx, s.plain) }
+	open := func(ctx context.Context) (*pgconn.PgConn, error) { return connect(ctx, s.plain) }
+	s.idle = connPool{open: open, most: maxIdle}
+	s.copying = copyPool{pool: connPool{open: open, most: maxIdleCopies}}
 	return s, nil
 }
+
+// Staged is how many bytes of memory transactions take that are open or were handed out and not released. Any goroutine may call it.
+func (s *Source) Staged() int64 { return s.staged.Load() + s.backlog.size() }
 
 // Close closes the connections that no call is using, the one that holds an exported snapshot included. A running call
 // ends by its context. Close may be called twice, and the Source may be used afterwards.

@@ -94,6 +94,7 @@ func (st *stream) receive(ctx context.Context, out chan<- Event) (err error) {
 		return err
 	}
 	st.silent.beforeRead = func() error {
+		st.source.staged.Store(st.source.assembler.memory)
 		if err := events.flush(ctx); err != nil || st.source.cfg.Admit == nil {
 			return err
 		}

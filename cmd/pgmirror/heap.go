@@ -11,6 +11,9 @@ import (
 // takes them back when it needs to.)
 const heapBeside = 192 << 20
 
+// rowGroupBytes is what a file being written may keep of its values, of a bound of memory: a sixteenth, within bounds that readers like.
+func rowGroupBytes(memory int64) int64 { return min(256<<20, max(16<<20, memory/16)) }
+
 // limitHeap lets the garbage collector aim at the bound of memory, unless GOMEMLIMIT sets another.
 func limitHeap(memory int64) {
 	if os.Getenv("GOMEMLIMIT") == "" {

@@ -114,7 +114,7 @@ func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, log *s
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(l) }()
+	go func() { ended <- server.Serve(limitConnections(l, httpConnections)) }()
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)

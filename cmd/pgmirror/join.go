@@ -18,7 +18,7 @@ import (
 // serve builds the parts, runs the mirror until ctx ends, and answers on the socket and, if there is one, on the HTTP
 // listener until the mirror has stopped.
 func serve(ctx context.Context, s *settings, t target, dir *dataDir, listener net.Listener, screen *screenLog, log *slog.Logger) (err error) {
-	warehouse, err := iceberg.Open(ctx, iceberg.Config{Dir: dir.path, Log: log, KeepSnapshots: s.Snapshots.keep, KeepAge: s.Snapshots.age})
+	warehouse, err := iceberg.Open(ctx, iceberg.Config{Dir: dir.path, Log: log, RowGroupBytes: rowGroupBytes(s.Memory), KeepSnapshots: s.Snapshots.keep, KeepAge: s.Snapshots.age})
 	if err != nil {
 		return err
 	}
@@ -51,9 +51,9 @@ func serve(ctx context.Context, s *settings, t target, dir *dataDir, listener ne
 	mirroring, stopMirroring := context.WithCancel(ctx)
 	defer stopMirroring()
 	context.AfterFunc(answering, stopMirroring)
-	group.Go(func() error {
-		return readstate.NewServer(m, log, readstate.ServerConfig{Dir: dir.join(readsDir), Limit: s.ReadStateLimit, MaxBytes: s.ReadStateBytes}).Serve(answering, socket)
-	})
+	server := readstate.NewServer(m, log, readstate.ServerConfig{Dir: dir.join(readsDir), Limit: s.ReadStateLimit, MaxBytes: s.ReadStateBytes})
+	m.ServedBy(server.Stats)
+	group.Go(func() error { return server.Serve(answering, socket) })
 	if listener != nil {
 		log.Info("HTTP port is open", "address", listener.Addr().String())
 		group.Go(func() error { return serveHTTP(answering, listener, newHTTPHandler(m, registry, s.Token), log) })
@@ -67,7 +67,7 @@ func serve(ctx context.Context, s *settings, t target, dir *dataDir, listener ne
 }
 
 // newMirror makes a mirror of the settings, for run or, with a nil disk, for a command that does its work alone.
-func newMirror(s *settings, t target, dir *dataDir, source mirror.Source, warehouse *iceberg.Warehouse, disk *mirror.Disk, log *slog.Logger) (*mirror.Mirror, error) {
+func newMirror(s *settings, t target, dir *dataDir, source *pgcdc.Source, warehouse *iceberg.Warehouse, disk *mirror.Disk, log *slog.Logger) (*mirror.Mirror, error) {
 	m, err := mirror.New(mirror.Config{
 		Version:             version,
 		Slot:                t.slot,
@@ -78,6 +78,7 @@ func newMirror(s *settings, t target, dir *dataDir, source mirror.Source, wareho
 		FlushWorkers:        s.FlushWorkers,
 		CopyWorkers:         s.CopyWorkers,
 		Memory:              s.Memory,
+		Staged:              source.Staged,
 		CheckpointInterval:  s.CheckpointInterval,
 		History:             s.History,
 		CatalogPoll:         s.CatalogPoll,

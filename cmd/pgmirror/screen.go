@@ -109,7 +109,7 @@ func headLines(s *mirror.Status, now time.Time, narrow bool) []string {
 		{"durable", s.DurableLSN, "last checkpoint", checkpoint(s, now)},
 		{"acknowledged", s.AcknowledgedLSN, "memory", memoryUse(s)},
 		{"catalogue", s.CatalogLSN, "files", fmt.Sprintf("%s, %s, %s", count(int64(files)), size(bytes), plural(vectors, "deletion vector"))},
-		{"window from", strings.TrimSpace(s.WindowFloorLSN + " " + s.WindowFloorTime), "open read states", strconv.Itoa(s.Readers)},
+		{"window from", strings.TrimSpace(s.WindowFloorLSN + " " + s.WindowFloorTime), "open read states", openReads(s)},
 	} {
 		fmt.Fprintf(w, "%s\t%s%s%s\t%s\n", row[0], row[1], between, row[2], row[3])
 	}
@@ -243,6 +243,14 @@ func memoryUse(s *mirror.Status) string {
 	text := size(s.Memory.Batches+s.Memory.MemIndex+s.Memory.Visibility) + " of " + size(s.Memory.Limit)
 	if s.Memory.FileIndex > 0 {
 		text += ", mapped indexes " + size(s.Memory.FileIndex)
+	}
+	return text
+}
+
+func openReads(s *mirror.Status) string {
+	text := strconv.Itoa(s.Readers)
+	if s.SettledReaders > 0 {
+		text += fmt.Sprintf(", %d settled (%s)", s.SettledReaders, size(s.SettledBytes))
 	}
 	return text
 }

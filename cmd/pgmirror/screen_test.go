@@ -12,7 +12,7 @@ import (
 const exampleStatus = `{"state":"streaming","version":"v1","slot":"pgmirror_shop","publications":["shop"],"system_id":"7","timeline":1,
 "source_lsn":"0/603","lag_bytes":1536,"lag_seconds":1.25,"slot_wal_status":"extended","on_unrepresentable":"null",
 "received_lsn":"0/5","applied_lsn":"0/4","visible_lsn":"0/3","durable_lsn":"0/2","acknowledged_lsn":"0/1","catalog_lsn":"0/6","window_floor_lsn":"0/7",
-"last_commit_time":"2026-01-02T03:04:05Z","freshness_seconds":0.0042,"slot_retained_bytes":1536,"readers":2,
+"last_commit_time":"2026-01-02T03:04:05Z","freshness_seconds":0.0042,"slot_retained_bytes":1536,"readers":2,"settled_readers":1,"settled_bytes":2048,
 "memory":{"batches_bytes":1048576,"limit_bytes":1073741824},
 "tables":[{"name":"public.orders","state":"streaming","rows":1234567,"files":3,"vectors":2,"bytes":123456789,"memory_rows":42,"deleted_rows":7,"unrepresentable":2,"types":{"price":"decimal(18,4)","matrix":"text"}},
 {"name":"public.bad\u001b[2Jname","state":"failed","error":"the column changed","error_lsn":"0/9","error_key":"id=5","error_column":"v","remedy":"drop and copy again"},
@@ -25,7 +25,7 @@ func TestStatusScreen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"pgmirror v1: streaming\n", "received      0/5", "acknowledged  0/1", "lag                   1.5 KiB, 1.25s\n", "freshness             4.2ms, newest commit ", "1 MiB of 1 GiB", "3, 118 MiB, 2 deletion vectors",
+	for _, want := range []string{"pgmirror v1: streaming\n", "received      0/5", "acknowledged  0/1", "lag                   1.5 KiB, 1.25s\n", "freshness             4.2ms, newest commit ", "1 MiB of 1 GiB", "open read states      2, 1 settled (2 KiB)\n", "3, 118 MiB, 2 deletion vectors",
 		"public.orders", "1,234,567", "118 MiB", "insert only", "public.bad [2Jname: the column changed", "key: id=5", "remedy: drop and copy again", "resyncing (4,321 rows)", "public.again is copied: it was rewritten\n  waits: an older transaction", "2 values could not be represented", "public.orders: by the setting types: matrix text, price decimal(18,4)\n", "become NULL (on_unrepresentable)\n"} {
 		if !strings.Contains(screen, want) {
 			t.Errorf("%q is not in:\n%s", want, screen)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"os"
@@ -16,10 +17,12 @@ import (
 
 var manyTables = flag.Int("many.tables", 200, "tables of TestManyTables")
 
-// usage is what a process has taken of the machine: resident memory now and at its highest in bytes, open files, threads.
+// usage is what a process has taken of the machine: resident memory now and at its highest in bytes, open files, mappings, threads, and the time of
+// processors since its start.
 type usage struct {
-	resident, highest int64
-	files, threads    int
+	resident, highest    int64
+	files, maps, threads int
+	processor            time.Duration
 }
 
 // usageOf reads it from /proc.
@@ -47,6 +50,18 @@ func usageOf(t testing.TB, pid int) (u usage) {
 	open, err := os.ReadDir(filepath.Join(dir, "fd"))
 	must(t, err)
 	u.files = len(open)
+	maps, err := os.ReadFile(filepath.Join(dir, "maps"))
+	must(t, err)
+	u.maps = bytes.Count(maps, []byte("\n"))
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	must(t, err)
+	const tick = time.Second / 100                                            // sysconf(_SC_CLK_TCK) on every Linux
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // from the third on, proc_pid_stat(5)
+	for _, field := range fields[14-3 : 16-3] {
+		n, err := strconv.ParseInt(field, 10, 64)
+		must(t, err)
+		u.processor += time.Duration(n) * tick
+	}
 	return u
 }
 
@@ -66,11 +81,14 @@ func TestManyTables(t *testing.T) {
 		t.Helper()
 		began := time.Now()
 		do()
-		before = usageOf(t, m.run.PID())
-		t.Logf("%-28s %8s  resident %4d MiB (highest %4d)  %3d files  %2d threads", what, time.Since(began).Round(10*time.Millisecond),
-			before.resident>>20, before.highest>>20, before.files, before.threads)
-		if before.files > 200 || before.threads > 100 {
-			t.Errorf("%s: %d open files and %d threads", what, before.files, before.threads)
+		now := usageOf(t, m.run.PID())
+		if now.processor < before.processor { // another process
+			before.processor = 0
+		}
+		t.Logf("%-28s %8s, processor %8s  resident %4d MiB (highest %4d)  %3d files  %5d maps  %2d threads", what, time.Since(began).Round(10*time.Millisecond),
+			now.processor-before.processor, now.resident>>20, now.highest>>20, now.files, now.maps, now.threads)
+		if before = now; now.files > 200 || now.threads > 100 {
+			t.Errorf("%s: %d open files and %d threads", what, now.files, now.threads)
 		}
 	}
 	step("first copy", func() { m.Start(); m.WaitReady() })

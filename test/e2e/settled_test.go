@@ -41,6 +41,9 @@ func TestOldReadStateSettles(t *testing.T) {
 	}
 	client, st := pin()
 	within(t, "the state settles", func() bool { return files() == 1 })
+	m.WaitStatus("status tells of it", func(s *mirror.Status) bool {
+		return s.Readers == 1 && s.SettledReaders == 1 && s.SettledBytes > 0 && s.EndedReaders == 0
+	})
 	for range 3 {
 		pg.Exec("update t set v = v || '+'")
 		m.Checkpoint()
@@ -72,6 +75,7 @@ func TestOldReadStateSettles(t *testing.T) {
 	}
 	client.Close()
 	within(t, "its file goes with the connection", func() bool { return files() == 0 })
+	m.WaitStatus("status tells of none", func(s *mirror.Status) bool { return s.Readers == 0 && s.SettledReaders == 0 && s.SettledBytes == 0 })
 	client, _ = pin()
 	defer client.Close()
 	within(t, "another state settles", func() bool { return files() == 1 })
