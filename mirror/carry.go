@@ -38,6 +38,7 @@ type moved struct {
 
 // follow begins the log. The applier's turn.
 func (rw *rewrite) follow() {
+	rw.followed = true
 	for i, s := range rw.inputs {
 		s.moving = moving{rw, i}
 		rw.began = max(rw.began, s.vis.Last())
@@ -51,7 +52,7 @@ func (rw *rewrite) unfollow() {
 			s.moving = moving{}
 		}
 	}
-	rw.log = nil
+	rw.log, rw.followed = nil, false
 }
 
 // delete deletes a row at lsn, in the rewrite that moves it, too. The applier's turn.
@@ -87,8 +88,11 @@ func (m *Mirror) startRewrite(ctx context.Context, begin func() *rewrite) (*rewr
 	return rw, nil
 }
 
-// end gives the inputs back, if the rewrite was not installed.
+// end gives the inputs back, if the rewrite was not installed. The goroutine that rewrites.
 func (rw *rewrite) end(ctx context.Context, m *Mirror) {
+	if !rw.followed { // written in turns that this goroutine has waited for
+		return
+	}
 	m.inAnyTurn(context.WithoutCancel(ctx), func() error { rw.unfollow(); return nil })
 }
 

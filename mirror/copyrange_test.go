@@ -18,7 +18,7 @@ func (w *world) copyWith(workers int) error {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	m, err := New(Config{Slot: "m", Publications: []string{"p"}, IndexDir: "/i", CopyWorkers: workers, FileRows: 1}, w.source, w.ware, w.files, eagerClock{})
+	m, err := New(Config{Slot: "m", Publications: []string{"p"}, IndexDir: w.dir, CopyWorkers: workers, FileRows: 1}, w.source, w.ware, w.files, eagerClock{})
 	w.check(err)
 	w.check(m.recover(ctx))
 	ended := make(chan error, 1)

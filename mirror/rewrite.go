@@ -35,10 +35,11 @@ type rewrite struct {
 
 	written *atomic.Int64 // counts the output's bytes
 
-	began LSN                  // what the inputs had of deletions when the log began lies at or below it
-	log   []moved              // deletions since, in LSN order, without those that were carried over; the applier's
-	vis   *deletion.Visibility // the output's
-	stall time.Duration        // the longest turn of the applier that it took
+	followed bool                 // deletions are logged; the applier's
+	began    LSN                  // what the inputs had of deletions when the log began lies at or below it
+	log      []moved              // deletions since, in LSN order, without those that were carried over; the applier's
+	vis      *deletion.Visibility // the output's
+	stall    time.Duration        // the longest turn of the applier that it took
 
 	out    *segment // nil when no row was left
 	index  *fileIndex
