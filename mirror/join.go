@@ -457,7 +457,7 @@ const replayWeighed = 64
 func (j *join) superseded() string {
 	t := j.table
 	switch now := j.shown; {
-	case j.shownAt < t.seen:
+	case j.shownAt == 0 || j.shownAt < t.seen:
 		return ""
 	case now == nil:
 		return reasonGone
