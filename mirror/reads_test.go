@@ -44,7 +44,9 @@ func (w *world) compare(st *readstate.State, frozen bool) {
 		if f != nil && mt.excused[v.table.uuid] && f.Remedy == remedyOutdated && (b == nil || f.LSN < b.at) {
 			continue
 		}
-		if f != nil {
+		if f != nil && f.Foreign {
+			b = &modelFault{names: []string{"another writer has changed the Iceberg table"}}
+		} else if f != nil {
 			w.checkFailure(mt, b, f)
 		} else if b != nil && st.LSN >= b.at {
 			w.fatal("table %s did not fail at %s", mt.def.Name, b.at)
