@@ -28,7 +28,7 @@ func (w *world) compareChanges(from, to LSN) {
 			}
 			continue
 		}
-		if moved := v.table.moved; err != nil && from < moved && to >= moved {
+		if err != nil && from < v.table.version.Load().at(to).moved {
 			continue
 		}
 		w.check(err)

@@ -123,7 +123,7 @@ func (w *world) anotherCommits() {
 // files are neither lost nor doubled, for readers, in the snapshots that follow, and after a crash; a table of which it has done more fails alone, with what
 // it held at the last commit.
 func TestModelWithAnotherWriter(t *testing.T) {
-	first, last := uint64(1), uint64(max(1, *modelSeeds/2))
+	first, last := uint64(1), uint64(max(1, *modelSeeds/4))
 	if *modelSeed != 0 {
 		first, last = *modelSeed, *modelSeed
 	}
@@ -147,7 +147,7 @@ func TestModelWithAnotherWriter(t *testing.T) {
 
 // TestModelWithAnotherWriterAndAlters: the same while columns come and go.
 func TestModelWithAnotherWriterAndAlters(t *testing.T) {
-	for seed := uint64(1); seed <= uint64(max(1, *modelSeeds/4)); seed++ {
+	for seed := uint64(1); seed <= uint64(max(1, *modelSeeds/8)); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			runWorld(t, 6000+seed, func(w *world) { w.others = true; w.allowAlters() })
 		})
