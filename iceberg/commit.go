@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -13,7 +15,7 @@ import (
 // Commit publishes one cut: one new snapshot for each table named, then all pointers and the mirror document in one catalog
 // transaction. It is durable when Commit returns without an error. After an error nothing of it is visible, unless the error
 // says that the outcome is unknown; then the warehouse must be opened again. A commit that failed for another reason may be
-// tried again with the same data files.
+// tried again with the same data files. A MovedError names the tables that another writer has changed: the others can be committed without them.
 func (w *Warehouse) Commit(ctx context.Context, c Commit) (*Result, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,7 +98,7 @@ func (w *Warehouse) assemblies(c Commit) (jobs []*assembly, dropped []droppedTab
 			continue
 		}
 		if p, ok := w.faulty[change.UUID]; ok && change.Drop && p.name == change.Name {
-			dropped = append(dropped, droppedTable{pointer: p})
+			dropped = append(dropped, droppedTable{name: p.name, uuid: p.uuid, dir: filepath.Dir(filepath.Dir(strings.TrimPrefix(p.ours, uriScheme)))})
 			continue
 		}
 		if base == nil || base.name != change.Name {
@@ -106,8 +108,7 @@ func (w *Warehouse) assemblies(c Commit) (jobs []*assembly, dropped []droppedTab
 			return nil, nil, fmt.Errorf("%w: %s: its snapshot is at %s already", ErrIllegalCommit, where, base.lsn)
 		}
 		if change.Drop {
-			location := toURI(base.path)
-			dropped = append(dropped, droppedTable{pointer{base.name, base.uuid, location, location}, base})
+			dropped = append(dropped, droppedTable{base.name, base.uuid, base.dir, base})
 			continue
 		}
 		a := &assembly{w: w, change: change, base: base}
@@ -120,7 +121,9 @@ func (w *Warehouse) assemblies(c Commit) (jobs []*assembly, dropped []droppedTab
 // droppedTable is a table that leaves the catalog. table is nil for one that Load found damaged: what files it has is not known, and they
 // are orphans for the next start.
 type droppedTable struct {
-	pointer
+	name  TableName
+	uuid  string
+	dir   string
 	table *table
 }
 
@@ -153,7 +156,7 @@ func (w *Warehouse) publish(ctx context.Context, c Commit, jobs []*assembly, dro
 	var moves []pointerMove
 	now := w.config.Now().UnixMilli()
 	for _, d := range dropped {
-		m := pointerMove{name: d.name, uuid: d.uuid, from: d.location}
+		m := pointerMove{name: d.name, uuid: d.uuid, dir: d.dir}
 		if d.table != nil {
 			for _, path := range d.table.allFiles() {
 				m.replaced = append(m.replaced, replacedFile{path: path, uuid: d.uuid, since: now})
@@ -260,7 +263,7 @@ func (t *table) allFiles() []string {
 	if t.deletes != nil {
 		all[t.deletes.path] = true
 	}
-	for _, r := range t.replaced {
+	for _, r := range slices.Concat(t.replaced, t.unlisted) {
 		all[r.path] = true
 	}
 	for _, s := range t.meta.Snapshots() {

@@ -5,11 +5,32 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"syscall"
 )
 
 // ErrForeignSnapshot means that somebody else committed to a table: its current metadata is not what we wrote last.
 var ErrForeignSnapshot = errors.New("table was changed by another writer")
+
+// MovedError names the tables of a commit, or of an expiry, that somebody else has changed, dropped or made since we looked last. Nothing was
+// committed. It is ErrForeignSnapshot.
+type MovedError struct{ Tables []MovedTable }
+
+// MovedTable is a table that another writer has changed.
+type MovedTable struct {
+	Name TableName
+	UUID string // ours
+}
+
+func (e *MovedError) Error() string {
+	names := make([]string, len(e.Tables))
+	for i, t := range e.Tables {
+		names[i] = t.Name.String()
+	}
+	return fmt.Sprintf("%v: %s", ErrForeignSnapshot, strings.Join(names, ", "))
+}
+
+func (e *MovedError) Unwrap() error { return ErrForeignSnapshot }
 
 // ErrCorrupt means that a file of the warehouse is missing, damaged or contradicts another.
 var ErrCorrupt = errors.New("warehouse file is damaged")

@@ -122,7 +122,7 @@ type shown struct {
 }
 
 // showing lists the snapshots of the line that leads to a table's current one, oldest first. Another writer's snapshot has no cut of its own and
-// shows what the one before it showed. Snapshots on other branches are left out.
+// shows what the one before it showed; one that only moves rows is left out. Snapshots on other branches are left out too.
 func showing(snapshots []icetable.Snapshot, current int64) (line []shown) {
 	parents := make(map[int64]int64, len(snapshots))
 	for _, s := range snapshots {
@@ -136,20 +136,24 @@ func showing(snapshots []icetable.Snapshot, current int64) (line []shown) {
 	}
 	sorted := slices.Clone(snapshots) // metadata of another writer might list them in any order
 	slices.SortFunc(sorted, func(a, b icetable.Snapshot) int { return int(min(1, max(-1, a.SequenceNumber-b.SequenceNumber))) })
-	last := LSN(0)
+	last, before := LSN(0), int64(0) // of the snapshot before
 	for _, s := range sorted {
 		cut, err := snapshotCut(&s)
 		if err != nil {
 			if !main[s.SnapshotID] {
 				continue
 			}
+			if len(line) > 0 && isRewrite(&s) && s.ParentSnapshotID != nil && *s.ParentSnapshotID == before {
+				before = s.SnapshotID
+				continue
+			}
 			cut = last
 		}
 		if n := len(line); n > 0 {
 			line[n-1].until = cut
-			line[n-1].gap = s.ParentSnapshotID == nil || *s.ParentSnapshotID != line[n-1].snapshot.SnapshotID
+			line[n-1].gap = s.ParentSnapshotID == nil || *s.ParentSnapshotID != before
 		}
-		line, last = append(line, shown{snapshot: s, cut: cut, until: math.MaxUint64}), cut
+		line, last, before = append(line, shown{snapshot: s, cut: cut, until: math.MaxUint64}), cut, s.SnapshotID
 	}
 	return line
 }
@@ -172,10 +176,10 @@ func (r retention) holders(snapshots []icetable.Snapshot, current int64, refs ma
 	by := map[int64][]string{}
 	keep := func(id int64, why string) { by[id] = append(by[id], why) }
 	line := showing(snapshots, current)
+	keep(current, "current")
 	for _, s := range line {
 		switch id := s.snapshot.SnapshotID; {
 		case id == current:
-			keep(id, "current")
 		case r.all, s.until > r.floor && s.until > s.cut:
 			keep(id, "checkpoint")
 		}
@@ -276,7 +280,7 @@ func (w *Warehouse) Expire(ctx context.Context, most int, dryRun bool) (*Expiry,
 		return strings.Compare(a.name.Schema+"\x00"+a.name.Name, b.name.Schema+"\x00"+b.name.Name)
 	}) {
 		gone := t.expired(r)
-		if len(gone) == 0 {
+		if len(gone) == 0 || w.refused[t.uuid] {
 			continue
 		}
 		if !dryRun && len(jobs) == most {

@@ -19,9 +19,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Load reads the last committed state and checks it: every file that the current snapshots name is there and has the right
-// size. It comes before the first Commit and is called once. A table that is damaged or was changed by another writer is in
-// State.Faults and not in State.Tables; nothing is committed to it in this life, and its files stay as they are. An error means
+// Load reads what we committed last and checks it: every file that the current snapshots name is there and has the right
+// size. It comes before the first Commit and is called once. A table that is damaged is in State.Faults and not in State.Tables; nothing is
+// committed to it in this life, and its files stay as they are. What another writer has committed since is not looked at (Moved). An error means
 // that the catalog cannot be read, or that the machine did not let us look.
 func (w *Warehouse) Load(ctx context.Context) (*State, error) {
 	w.mu.Lock()
@@ -125,13 +125,14 @@ func loadTable(files FileSystem, p pointer, root string) (_ *table, err error) {
 			err = fmt.Errorf("%w: metadata: %v", ErrCorrupt, p)
 		}
 	}()
-	if p.location != p.ours {
-		if p.location == "" {
-			return nil, fmt.Errorf("%w: it was dropped from the catalog", ErrForeignSnapshot)
-		}
-		return nil, fmt.Errorf("%w: its metadata is %s, ours was %s", ErrForeignSnapshot, p.location, p.ours)
+	if p.location != p.ours { // what we committed last counts until Examine has told what came after it
+		defer func() {
+			if err != nil {
+				err = fmt.Errorf("%w, and what we committed last is gone: %w", ErrForeignSnapshot, err)
+			}
+		}()
 	}
-	path, err := toPath(p.location)
+	path, err := toPath(p.ours)
 	if err != nil {
 		return nil, err
 	}
@@ -194,10 +195,12 @@ func isUnpartitioned(meta icetable.Metadata) bool {
 	return len(specs) == 1 && specs[0].IsUnpartitioned()
 }
 
-// loadSnapshot fills t with what one of its retained snapshots shows.
+// loadSnapshot fills t with what one of its retained snapshots shows; its LSN too, unless that is known.
 func (t *table) loadSnapshot(files FileSystem, snapshot *icetable.Snapshot) (err error) {
-	if t.lsn, err = snapshotLSN(snapshot); err != nil {
-		return err
+	if t.lsn == 0 {
+		if t.lsn, err = lineLSN(t.meta, snapshot); err != nil {
+			return err
+		}
 	}
 	if t.schema, err = schemaOf(t.meta, snapshot); err != nil {
 		return err

@@ -134,7 +134,7 @@ func (w *Warehouse) RemoveOrphans(ctx context.Context) (removed []string, err er
 		}
 		for _, name := range tables {
 			dir := filepath.Join(w.root, schema, name)
-			if !tableDirForm.MatchString(name) || foreignDir(c.foreignLocations, dir) || w.isFaulty(dir) {
+			if !tableDirForm.MatchString(name) || foreignDir(c.foreignLocations, dir) || w.isFaulty(dir) || w.isMoved(c.pointers, dir) {
 				continue
 			}
 			if err := ctx.Err(); err != nil {
@@ -174,7 +174,7 @@ func (w *Warehouse) Orphans(ctx context.Context, before time.Time, dryRun bool) 
 		}
 		for _, name := range tables {
 			dir := filepath.Join(w.root, schema, name)
-			if !tableDirForm.MatchString(name) || foreignDir(c.foreignLocations, dir) {
+			if !tableDirForm.MatchString(name) || foreignDir(c.foreignLocations, dir) || w.isMoved(c.pointers, dir) {
 				continue
 			}
 			if err := ctx.Err(); err != nil {
@@ -263,6 +263,14 @@ func (w *Warehouse) isFaulty(dir string) bool {
 		}
 	}
 	return false
+}
+
+// isMoved says whether another writer has changed the table in a directory: files there may be its own.
+func (w *Warehouse) isMoved(pointers []pointer, dir string) bool {
+	w.current.RLock()
+	t := w.places[dir]
+	w.current.RUnlock()
+	return t != nil && slices.ContainsFunc(pointers, func(p pointer) bool { return p.uuid == t.uuid && p.location != toURI(t.path) })
 }
 
 func foreignDir(locations []string, dir string) bool {

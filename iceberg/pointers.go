@@ -18,11 +18,12 @@ type pointerMove struct {
 	name     TableName
 	uuid     string
 	from, to string // "" to: drop; else "" from: create
+	dir      string // of a drop: the table's directory
 	replaced []replacedFile
 }
 
 // commit moves all pointers and stores the mirror document in one transaction. The error is errUnknownOutcome only if the
-// transaction may have been committed and that cannot be read back.
+// transaction may have been committed and that cannot be read back, and a MovedError if pointers are not where they were.
 func (c *catalog) commit(ctx context.Context, commitID string, mirror []byte, lsn LSN, moves []pointerMove) (err error) {
 	defer func() { err = noRoom(err) }()
 	tx, err := c.db.BeginTx(ctx, nil)
@@ -32,10 +33,17 @@ func (c *catalog) commit(ctx context.Context, commitID string, mirror []byte, ls
 	defer tx.Rollback()
 	// Drops first: a commit may drop a table and create another of the same name.
 	slices.SortStableFunc(moves, func(a, b pointerMove) int { return strings.Compare(dropFirst(a), dropFirst(b)) })
+	moved := &MovedError{}
 	for _, m := range moves {
-		if err := m.apply(ctx, tx); err != nil {
+		err := m.apply(ctx, tx)
+		if errors.Is(err, ErrForeignSnapshot) {
+			moved.Tables = append(moved.Tables, MovedTable{m.name, m.uuid})
+		} else if err != nil {
 			return fmt.Errorf("table %s.%s: %w", m.name.Schema, m.name.Name, err)
 		}
+	}
+	if len(moved.Tables) > 0 {
+		return moved
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO pgmirror_state (id, commit_id, lsn, mirror) VALUES (1, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET commit_id = excluded.commit_id, lsn = excluded.lsn, mirror = coalesce(excluded.mirror, mirror)`,
@@ -88,13 +96,17 @@ func (m *pointerMove) apply(ctx context.Context, tx *sql.Tx) error {
 	where := []any{CatalogName, m.name.Schema, m.name.Name}
 	switch {
 	case m.to == "":
-		if m.from != "" { // else somebody took it out of the catalog already
-			if err := one(tx.ExecContext(ctx, `DELETE FROM iceberg_tables WHERE catalog_name = ? AND table_namespace = ? AND table_name = ?
-				AND metadata_location = ?`, append(where, m.from)...)); err != nil {
-				return err
-			}
+		// Whatever another writer has committed to the table goes with it; another table that has its name now stays.
+		below := toURI(m.dir) + "/"
+		if _, err := tx.ExecContext(ctx, `DELETE FROM iceberg_tables WHERE catalog_name = ? AND table_namespace = ? AND table_name = ?
+			AND substr(metadata_location, 1, length(?)) = ?`, append(where, below, below)...); err != nil {
+			return err
 		}
 		if _, err := tx.ExecContext(ctx, `DELETE FROM pgmirror_tables WHERE uuid = ?`, m.uuid); err != nil {
+			return err
+		}
+		var shared bool // somebody has renamed it, or registered it once more
+		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM iceberg_tables WHERE substr(metadata_location, 1, length(?)) = ?`, below, below).Scan(&shared); err != nil || shared {
 			return err
 		}
 	case m.from == "":
@@ -105,7 +117,7 @@ func (m *pointerMove) apply(ctx context.Context, tx *sql.Tx) error {
 		}
 		if err := one(tx.ExecContext(ctx, `INSERT INTO iceberg_tables (catalog_name, table_namespace, table_name, metadata_location, iceberg_type)
 			VALUES (?, ?, ?, ?, 'TABLE') ON CONFLICT DO NOTHING`, append(where, m.to)...)); err != nil {
-			return fmt.Errorf("create: the catalog has a table of this name: %w", err)
+			return fmt.Errorf("create: %w", err)
 		}
 		if _, err := tx.ExecContext(ctx, `INSERT INTO pgmirror_tables (uuid, table_namespace, table_name, metadata_location) VALUES (?, ?, ?, ?)`,
 			m.uuid, m.name.Schema, m.name.Name, m.to); err != nil {

@@ -222,7 +222,10 @@ func (a *assembly) addSnapshot(snapshot *icetable.Snapshot) error {
 
 // listReplaced notes which replaced files no retained snapshot names any more, from now on.
 func (a *assembly) listReplaced() {
-	a.next.replaced = slices.Clone(a.gone)
+	if a.base != nil {
+		a.gone = slices.Concat(a.base.unlisted, a.gone)
+	}
+	a.next.replaced, a.next.unlisted = slices.Clone(a.gone), nil
 	if a.base != nil {
 		a.next.replaced = slices.Concat(a.base.replaced, a.gone)
 	}

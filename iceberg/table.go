@@ -34,6 +34,7 @@ type table struct {
 	manifests []*manifest          // data manifests in list order
 	deletes   *manifest            // the one delete manifest; nil when no vector is live and none was removed just now
 	replaced  []replacedFile       // out of the current snapshot but in a retained one, by sequence
+	unlisted  []replacedFile       // files that another writer took out, of which the next commit tells the catalog
 }
 
 // liveFile is a data file in the current snapshot.
@@ -108,6 +109,24 @@ func snapshotLSN(s *icetable.Snapshot) (LSN, error) {
 		return 0, fmt.Errorf("%w: snapshot %d has no %s", ErrForeignSnapshot, s.SnapshotID, summaryLSN)
 	}
 	return parseLSN(text)
+}
+
+// lineLSN is the LSN at which a snapshot is consistent: its own, or, when others have only rewritten what one of ours holds, that one's.
+func lineLSN(meta icetable.Metadata, s *icetable.Snapshot) (LSN, error) {
+	lsn, err := snapshotLSN(s)
+	for seen := 0; err != nil && isRewrite(s) && s.ParentSnapshotID != nil && seen < len(meta.Snapshots()); seen++ {
+		parent := meta.SnapshotByID(*s.ParentSnapshotID)
+		if parent == nil {
+			break
+		}
+		s = parent
+		lsn, err = snapshotLSN(s)
+	}
+	return lsn, err
+}
+
+func isRewrite(s *icetable.Snapshot) bool {
+	return s.Summary != nil && s.Summary.Operation == icetable.OpReplace
 }
 
 // snapshotCut is the LSN of the commit that made a snapshot.

@@ -67,6 +67,7 @@ type Warehouse struct {
 	names   map[TableName]*table
 	places  map[string]*table  // by directory
 	faulty  map[string]pointer // by uuid: tables that Load found damaged, until they are dropped; guarded like tables
+	refused map[string]bool    // by uuid: tables that another writer has changed and to which nothing is committed any more; guarded by mu
 
 	holds map[*hold]bool // guarded like tables
 
@@ -103,7 +104,7 @@ func Open(ctx context.Context, config Config) (*Warehouse, error) {
 		config.Now = time.Now
 	}
 	w := &Warehouse{config: config, root: filepath.Join(config.Dir, "warehouse"), files: config.Files, log: config.Log,
-		tables: map[string]*table{}, names: map[TableName]*table{}, places: map[string]*table{}, faulty: map[string]pointer{}, holds: map[*hold]bool{}}
+		tables: map[string]*table{}, names: map[TableName]*table{}, places: map[string]*table{}, faulty: map[string]pointer{}, refused: map[string]bool{}, holds: map[*hold]bool{}}
 	if err := w.ensureDir(w.root); err != nil {
 		return nil, err
 	}

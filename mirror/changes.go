@@ -62,6 +62,9 @@ func (m *Mirror) changeTable(name readstate.TableName, from, to LSN) (*readstate
 		return nil, fmt.Errorf("table %s was copied again at %s: its changes are known up to there, and from there on, but no range may hold it", name, v.table.appears)
 	}
 	version := v.table.version.Load().at(to)
+	if moved := version.moved; from < moved {
+		return nil, fmt.Errorf("another Iceberg writer moved rows of table %s to other files at %s: its changes are known up to there, and from there on, but no range may hold it", name, moved)
+	}
 	out := &readstate.Table{Name: name, Schema: changeSchema(version.shape.arrow)}
 	for _, s := range version.segments {
 		rows, err := s.changes(from, to)

@@ -19,10 +19,28 @@ import (
 //	choose C = HWM, seal ─▶ write files up to C ─▶ commit tables, C and states in one transaction ─▶ acknowledge C ─▶ release
 //
 // The cut is registered like a reader, so nothing that the snapshot at C needs is folded or dropped meanwhile. Changes go on
-// being applied. One checkpoint runs at a time.
+// being applied. One checkpoint runs at a time. One that meets another writer's commit is made again when that is settled.
 func (m *Mirror) checkpoint(ctx context.Context) error {
 	m.checkpointing.Lock()
 	defer m.checkpointing.Unlock()
+	for again := 1; ; again++ {
+		err := m.cutOnce(ctx)
+		var moved *iceberg.MovedError
+		if !errors.As(err, &moved) {
+			return err
+		}
+		refuse := ""
+		if again >= foreignAgain {
+			refuse = "it keeps changing it"
+		}
+		if err := m.settleForeign(context.WithoutCancel(ctx), moved.Tables, refuse); err != nil {
+			return fmt.Errorf("checkpoint: %w", err)
+		}
+	}
+}
+
+// cutOnce is one attempt at a checkpoint. The caller holds m.checkpointing.
+func (m *Mirror) cutOnce(ctx context.Context) error {
 	started := m.clock.Now()
 	var cp checkpoint
 	if err := m.inTurn(ctx, func() error { return m.beginCheckpoint(&cp) }); err != nil || cp.pin == nil {
@@ -88,6 +106,8 @@ type checkpoint struct {
 	fresh  []*segment        // become published
 	gone   []*segment        // published before, ended by the cut
 	shapes map[*table]*shape // of the tables, at the cut
+	// restated are tables of which there is a snapshot of ours after another writer's, even when nothing has changed.
+	restated []*table
 }
 
 // publishedFile is a file of the commit and the LSN at which its table is committed.
@@ -178,6 +198,12 @@ func (m *Mirror) describe(cp *checkpoint) error {
 	cp.commit.Tables = make([]iceberg.TableCommit, 0, room) // never moves: cp.files point into it
 	cp.drop(gone.dropped())
 	for _, t := range cp.tables {
+		if t.failure != nil && t.failure.Foreign {
+			if !t.created { // what it was to replace goes all the same
+				cp.drop(t.dropped())
+			}
+			continue
+		}
 		if t.shape == nil || t.uuid == "" {
 			continue
 		}
@@ -189,6 +215,9 @@ func (m *Mirror) describe(cp *checkpoint) error {
 			continue // its copy failed: there is nothing of it
 		}
 		into := cp.add(t)
+		if t.restate {
+			cp.restated = append(cp.restated, t)
+		}
 		if at != cp.cut {
 			into.At = at
 		}
@@ -262,9 +291,13 @@ func (cp *checkpoint) vectors() error {
 		}
 	}
 	cp.commit.Tables = slices.DeleteFunc(cp.commit.Tables, func(t iceberg.TableCommit) bool {
-		return len(t.Add) == 0 && len(t.Remove) == 0 && len(t.Vectors) == 0 && t.Schema == nil && !t.Drop
+		return len(t.Add) == 0 && len(t.Remove) == 0 && len(t.Vectors) == 0 && t.Schema == nil && !t.Drop && !cp.restates(t.UUID)
 	})
 	return nil
+}
+
+func (cp *checkpoint) restates(uuid string) bool {
+	return slices.ContainsFunc(cp.restated, func(t *table) bool { return t.uuid == uuid })
 }
 
 // finishCheckpoint notes what is durable now. The applier's turn.
@@ -277,11 +310,18 @@ func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, starte
 			f.segment.file.vector = f.vector.Cardinality()
 		}
 	}
+	for _, t := range cp.restated {
+		t.restate = false
+	}
 	committed := make(map[string]bool, len(cp.commit.Tables))
 	for _, c := range cp.commit.Tables {
 		committed[c.UUID] = committed[c.UUID] || !c.Drop
 	}
 	for _, t := range cp.tables {
+		if t.failure != nil && t.failure.Foreign && !t.created {
+			t.replaces = nil
+			continue
+		}
 		if !committed[t.uuid] {
 			continue
 		}

@@ -17,7 +17,8 @@
 //
 //   - received ≥ applied ≥ visible (HWM) ≥ durable ≥ acknowledged, and LWM ≤ every registered reader ≤ HWM. LWM never goes back.
 //   - A segment is a batch or a file. Its rows are in create order, so what a reader at X sees of it is its first rows up to
-//     a cut-off, less its deletions at X. A batch's rows below its published count, and a file, never change.
+//     a cut-off, less its deletions at X. A batch's rows below its published count, and a file, never change. A file that another engine
+//     has made may have any order: its readers are above all of its rows (foreign).
 //   - A tableVersion never changes. Any version installed after a reader registered at X gives it the same rows at X: a
 //     rewrite leaves out only what was deleted at or below LWM, and carries every later deletion over (carry.go).
 //   - Each live row of a table that has an identity is in exactly one index, under its own key's hash. A location found there is

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -92,6 +93,10 @@ func (m *Mirror) expire(ctx context.Context, dryRun bool) (*iceberg.Expiry, erro
 	// Whoever asked may give up, but what was committed must be noted.
 	ctx = context.WithoutCancel(ctx)
 	x, err := m.warehouse.Expire(ctx, expireTables, dryRun)
+	var moved *iceberg.MovedError
+	if errors.As(err, &moved) {
+		return &iceberg.Expiry{More: true}, m.settleForeign(ctx, moved.Tables, "")
+	}
 	if err != nil || dryRun {
 		return x, err
 	}
@@ -131,7 +136,7 @@ func (m *Mirror) holdCheckpoint(ctx context.Context, req HoldRequest, progress f
 	}
 }
 
-// expireLoop looks for snapshots that have become too old, a few tables at a time.
+// expireLoop looks for snapshots that have become too old, a few tables at a time, and for what other writers have done.
 func (m *Mirror) expireLoop(ctx context.Context) error {
 	wait := expireInterval
 	for {
@@ -145,6 +150,9 @@ func (m *Mirror) expireLoop(ctx context.Context) error {
 		wait = expireInterval
 		if m.shared.opening() != "" {
 			continue
+		}
+		if err := m.lookForForeign(ctx); err != nil {
+			return ignoreStop(ctx, err)
 		}
 		x, err := m.expire(ctx, false)
 		if err != nil {

@@ -42,6 +42,7 @@ type fakeWarehouse struct {
 	committed func(iceberg.Commit)
 	cut       LSN // of the newest commit
 	// faulty are tables that Load cannot load, and unreadable says of data files why they cannot be opened.
+	mixed      bool // another writer has made files that are not in create order
 	faulty     map[string]error
 	unreadable func(path string) error
 	// deleting, if set, runs before files are deleted as unreachable; its error fails that.
@@ -50,10 +51,17 @@ type fakeWarehouse struct {
 
 	// retains: older snapshots keep naming the files of before, until Expire. named are such files, listed those that no snapshot names any more.
 	retains bool
-	named   map[string]bool
-	listed  map[string]time.Time
-	grace   time.Duration
-	now     func() time.Time
+	// foreign is what another writer made of tables that no commit has met yet, by uuid; nil: nobody is to go on from it. refused are such tables.
+	foreign map[string]*iceberg.Foreign
+	refused map[string]bool
+	// taken is a name that a table of somebody else's has.
+	taken *iceberg.TableName
+	// crashing are those that were adopted since the last commit.
+	crashing map[string]*iceberg.Foreign
+	named    map[string]bool
+	listed   map[string]time.Time
+	grace    time.Duration
+	now      func() time.Time
 }
 
 // lastCut is the newest LSN that is durable.
@@ -64,12 +72,18 @@ func (w *fakeWarehouse) lastCut() LSN {
 }
 
 func newFakeWarehouse() *fakeWarehouse {
-	return &fakeWarehouse{lineage: map[string][2]int64{}, named: map[string]bool{}, listed: map[string]time.Time{}, now: time.Now, tables: map[string]*iceberg.TableState{}, files: map[string][]arrow.RecordBatch{}}
+	return &fakeWarehouse{lineage: map[string][2]int64{}, foreign: map[string]*iceberg.Foreign{}, refused: map[string]bool{}, named: map[string]bool{}, listed: map[string]time.Time{}, now: time.Now, tables: map[string]*iceberg.TableState{}, files: map[string][]arrow.RecordBatch{}}
 }
 
 func (w *fakeWarehouse) Load(context.Context) (*iceberg.State, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for uuid, f := range w.crashing { // adopted, but no commit came after it
+		t := f.Held
+		w.tables[uuid], w.foreign[uuid] = &t, f
+	}
+	w.crashing = nil
+	clear(w.refused)
 	st := &iceberg.State{Mirror: w.doc}
 	for _, t := range w.tables {
 		if err := w.faulty[t.Name.Name]; err != nil {
@@ -93,6 +107,11 @@ func (w *fakeWarehouse) RemoveOrphans(context.Context) (removed []string, err er
 	for _, t := range w.tables {
 		for _, f := range t.Files {
 			named[f.Path] = true
+		}
+	}
+	for _, f := range w.foreign {
+		for _, d := range f.Added {
+			named[d.Path] = true
 		}
 	}
 	maps.DeleteFunc(w.files, func(path string, _ []arrow.RecordBatch) bool {
@@ -119,7 +138,7 @@ func (x *fakeWriter) Write(rec arrow.RecordBatch) error {
 	lsns := rec.Column(slices.IndexFunc(rec.Schema().Fields(), func(f arrow.Field) bool { return f.Name == iceberg.LSNColumn })).(*array.Int64)
 	for i := range lsns.Len() {
 		lsn := LSN(lsns.Value(i))
-		if lsn < x.data.MaxLSN {
+		if lsn < x.data.MaxLSN && !x.w.mixed {
 			return fmt.Errorf("row %d was created before the row above it", x.data.Rows)
 		}
 		if x.data.MinLSN == 0 {
@@ -244,6 +263,18 @@ func (w *fakeWarehouse) Commit(_ context.Context, c iceberg.Commit) (*iceberg.Re
 func (w *fakeWarehouse) commit(c iceberg.Commit) (*iceberg.Result, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	moved := &iceberg.MovedError{}
+	for _, tc := range c.Tables {
+		if w.foreign[tc.UUID] != nil && !tc.Drop {
+			moved.Tables = append(moved.Tables, iceberg.MovedTable{Name: tc.Name, UUID: tc.UUID})
+		}
+		if tc.Create && w.taken != nil && tc.Name == *w.taken {
+			moved.Tables = append(moved.Tables, iceberg.MovedTable{Name: tc.Name, UUID: tc.UUID})
+		}
+	}
+	if len(moved.Tables) > 0 {
+		return nil, moved
+	}
 	next := map[string]*iceberg.TableState{}
 	for uuid, t := range w.tables {
 		next[uuid] = t
@@ -261,6 +292,7 @@ func (w *fakeWarehouse) commit(c iceberg.Commit) (*iceberg.Result, error) {
 			dropped = append(dropped, f.Path)
 		}
 		delete(next, tc.UUID)
+		delete(w.foreign, tc.UUID)
 	}
 	for _, tc := range c.Tables {
 		if tc.Drop {
@@ -328,6 +360,19 @@ func (w *fakeWarehouse) commit(c iceberg.Commit) (*iceberg.Result, error) {
 	w.tables, w.doc, w.cut = next, slices.Clone(c.Mirror), c.LSN
 	w.history = append(w.history, c)
 	unreachable := dropped
+	for uuid, f := range w.crashing {
+		if !slices.ContainsFunc(c.Tables, func(tc iceberg.TableCommit) bool { return tc.UUID == uuid }) {
+			continue
+		}
+		delete(w.crashing, uuid)
+		for _, d := range f.Removed {
+			if w.retains {
+				w.named[d.Path] = true
+			} else {
+				unreachable = append(unreachable, d.Path)
+			}
+		}
+	}
 	for _, tc := range c.Tables {
 		if !w.retains {
 			unreachable = append(unreachable, tc.Remove...)
@@ -339,6 +384,53 @@ func (w *fakeWarehouse) commit(c iceberg.Commit) (*iceberg.Result, error) {
 	}
 	w.listLocked(unreachable)
 	return &iceberg.Result{Unreachable: unreachable}, nil
+}
+
+func (w *fakeWarehouse) Moved(context.Context) (list []iceberg.MovedTable, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, uuid := range slices.Sorted(maps.Keys(w.foreign)) {
+		if !w.refused[uuid] {
+			list = append(list, iceberg.MovedTable{Name: w.foreign[uuid].Name, UUID: uuid})
+		}
+	}
+	return list, nil
+}
+
+func (w *fakeWarehouse) Examine(_ context.Context, moved iceberg.MovedTable) (*iceberg.Foreign, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.foreign[moved.UUID] == nil {
+		return &iceberg.Foreign{Name: moved.Name, UUID: moved.UUID, Reason: "the catalog has another table of this name"}, nil
+	}
+	f := *w.foreign[moved.UUID]
+	if t := w.tables[moved.UUID]; t != nil {
+		f.Held = *t
+		f.Held.Files = slices.Clone(t.Files)
+	}
+	return &f, nil
+}
+
+func (w *fakeWarehouse) Adopt(f *iceberg.Foreign) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := *w.tables[f.UUID]
+	t.Files = slices.DeleteFunc(slices.Clone(t.Files), func(d iceberg.DataFile) bool {
+		return slices.ContainsFunc(f.Removed, func(r iceberg.DataFile) bool { return r.Path == d.Path })
+	})
+	t.Files = append(t.Files, f.Added...)
+	w.tables[f.UUID] = &t
+	delete(w.foreign, f.UUID)
+	if w.crashing == nil { // what was there is still what a start finds, until the next commit
+		w.crashing = map[string]*iceberg.Foreign{}
+	}
+	w.crashing[f.UUID] = f
+}
+
+func (w *fakeWarehouse) Refuse(uuid string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refused[uuid] = true
 }
 
 func (w *fakeWarehouse) listLocked(paths []string) {

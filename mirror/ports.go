@@ -70,8 +70,14 @@ type Warehouse interface {
 	NewWriter(ctx context.Context, loc iceberg.TableLocation) (DataWriter, error)
 	// OpenData opens a data file for reading.
 	OpenData(path string) (DataReader, error)
-	// Commit makes a checkpoint durable, whole or not at all.
+	// Commit makes a checkpoint durable, whole or not at all; not when another writer has changed a table of it (iceberg.MovedError).
 	Commit(ctx context.Context, c iceberg.Commit) (*iceberg.Result, error)
+	// Moved lists the tables that another writer has changed, but for those that were refused.
+	Moved(ctx context.Context) ([]iceberg.MovedTable, error)
+	// Examine says what another writer made of a table, Adopt lets commits go on from that, Refuse ends commits to the table.
+	Examine(ctx context.Context, moved iceberg.MovedTable) (*iceberg.Foreign, error)
+	Adopt(f *iceberg.Foreign)
+	Refuse(uuid string)
 	// Discard deletes a data file that was written and never committed.
 	Discard(ctx context.Context, path string) error
 	// Expire takes snapshots that nothing needs any more out of at most so many tables; a dry run says which there are in all.

@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"golang.org/x/sync/errgroup"
 
-	"pgmirror/deletion"
 	"pgmirror/globalindex"
 	"pgmirror/iceberg"
 )
@@ -122,15 +120,7 @@ func (m *Mirror) recoverTable(r tableRecord, held *iceberg.TableState, fault err
 	if t.failure != nil {
 		at = min(at, t.failure.Good)
 	}
-	slices.SortStableFunc(held.Files, func(a, b iceberg.DataFile) int { // as they were: a commit lists what a compaction made last
-		return cmp.Or(cmp.Compare(a.MinLSN, b.MinLSN), cmp.Compare(a.MaxLSN, b.MaxLSN))
-	})
-	for _, data := range held.Files {
-		m.lastSegment++
-		t.files = append(t.files, &segment{id: m.lastSegment, vis: deletion.FromVector(data.Deleted, at),
-			file: &file{data: data, published: true, committed: true, vector: data.Deleted.Cardinality()}})
-		t.rows += data.Rows - int64(data.Deleted.Cardinality())
-	}
+	t.hold(m, held.Files, at)
 	if t.state == stateStreaming {
 		t.open = m.newBatchSegment(t)
 	}
@@ -254,7 +244,7 @@ func (m *Mirror) rebuildIndexes(ctx context.Context, homes map[string]indexedFil
 		}
 		rebuilt++
 		g.Go(func() error {
-			x, err := m.rebuildIndex(gctx, home.table, home.segment)
+			x, err := m.rebuildIndex(gctx, home.table.shape, home.segment)
 			mu.Lock()
 			defer mu.Unlock()
 			if errors.Is(err, iceberg.ErrCorrupt) {
@@ -282,13 +272,13 @@ func (m *Mirror) rebuildIndexes(ctx context.Context, homes map[string]indexedFil
 }
 
 // rebuildIndex builds a data file's FileIndex from its key columns.
-func (m *Mirror) rebuildIndex(ctx context.Context, t *table, s *segment) (*fileIndex, error) {
+func (m *Mirror) rebuildIndex(ctx context.Context, of *shape, s *segment) (*fileIndex, error) {
 	data := s.file.data
-	hashes, err := m.keyHashes(ctx, t.shape, data)
+	hashes, err := m.keyHashes(ctx, of, data)
 	if err != nil {
 		return nil, fmt.Errorf("build the index of %s from its keys: %w", data.Path, err)
 	}
-	bytes, err := globalindex.BuildFileIndex(indexHeader(t.shape, data), [][]uint64{hashes})
+	bytes, err := globalindex.BuildFileIndex(indexHeader(of, data), [][]uint64{hashes})
 	if err != nil {
 		return nil, fmt.Errorf("build the index of %s: %w", data.Path, err)
 	}

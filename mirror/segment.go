@@ -52,6 +52,8 @@ type tableVersion struct {
 	// since is where the shape begins: readers below it have earlier, the last version of the shape before. Nil when nobody can be below it.
 	since   LSN
 	earlier *tableVersion
+	// moved is where another writer's files took the place of ours; 0 for never.
+	moved LSN
 }
 
 // at is the version that has the shape of an LSN.

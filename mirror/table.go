@@ -40,6 +40,8 @@ type failure struct {
 	// Missing is the fingerprint that the table had when the source changed a row that was not found. When the catalogue shows another one, that is
 	// why: labels of enums and attributes of composites give a row another text without a row event. The table is then copied again.
 	Missing string `json:"missing,omitempty"`
+	// Foreign says that another writer has changed the table in the catalog: nothing is committed to it any more. What it held at Good stays.
+	Foreign bool `json:"foreign,omitempty"`
 	// Absent says that the source does not publish the table any more: it is Gone, and there is nothing that it could be copied from.
 	Absent bool `json:"absent,omitempty"`
 }
@@ -94,6 +96,9 @@ type table struct {
 	files   []*segment
 	// compacted are files whose rows are in another file now, until a commit takes them out of the table.
 	compacted []*segment
+	// Of another writer's rewrite (foreign.go): the next commit is to state the table anew, and where its rows came into other files last.
+	restate bool
+	moved   LSN
 
 	rows            int64 // visible ones, as of the last change applied
 	unrepresentable int64 // values stored as NULL
@@ -243,7 +248,7 @@ func (t *table) setShape(s *shape) {
 
 // install makes the table's present segments the version that readers find.
 func (t *table) install() {
-	v := &tableVersion{shape: t.shape, segments: make([]*segment, 0, len(t.files)+len(t.sealed)+1), since: t.since, earlier: t.earlier}
+	v := &tableVersion{shape: t.shape, segments: make([]*segment, 0, len(t.files)+len(t.sealed)+1), since: t.since, earlier: t.earlier, moved: t.moved}
 	v.segments = append(v.segments, t.files...)
 	v.segments = append(v.segments, t.sealed...)
 	if t.open != nil {

@@ -164,7 +164,7 @@ func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) error {
 				m.wantJoin(t.oid, t, "the table's definition changed before a row was not found")
 			case ok && now.Unsupported != "" && t.failure.Missing != "":
 				// That is why.
-				f := &failure{Reason: now.Unsupported, Remedy: remedyChanged, LSN: c.LSN, Good: t.failure.Good, Damaged: t.failure.Damaged, Gone: true}
+				f := &failure{Reason: now.Unsupported, Remedy: remedyChanged, LSN: c.LSN, Good: t.failure.Good, Damaged: t.failure.Damaged, Foreign: t.failure.Foreign, Gone: true}
 				m.logFailure(t.String(), c.LSN, f)
 				t.failure, t.dirty = f, true
 				m.updateShared()

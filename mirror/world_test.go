@@ -45,6 +45,7 @@ type world struct {
 	faults   int   // tables that may still be made to fail
 	alters   bool  // columns come, go, and get other names
 	steady   bool  // not now
+	others   bool  // another engine commits to the tables too
 	sound    bool  // no effect fails
 	taken    int   // such changes that were taken over in place
 
@@ -164,6 +165,9 @@ func (w *world) start() {
 	}
 	w.trail = append(w.trail[:0], mark{m.marks.high(), w.clock.Now()})
 	w.setPressure(w.pressure)
+	if w.others && w.rng.IntN(2) == 0 {
+		w.check(m.lookForForeign(ctx))
+	}
 	w.connect()
 }
 
@@ -415,6 +419,10 @@ func (w *world) step() {
 			w.look()
 			return
 		}
+	}
+	if w.others && !w.steady && w.rng.IntN(12) == 0 {
+		w.anotherCommits()
+		return
 	}
 	switch n := w.rng.IntN(100); {
 	case n < 44:

@@ -1,0 +1,345 @@
+package mirror
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"pgmirror/deletion"
+	"pgmirror/iceberg"
+	"pgmirror/readstate"
+)
+
+// rewrite lets another writer move the live rows of some of a table's data files to others, in an order of its own. With a row left out, or one
+// that is not there twice, it is no rewrite.
+func (w *fakeWarehouse) rewrite(uuid string, intn func(int) int) *iceberg.Foreign {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.tables[uuid]
+	f := &iceberg.Foreign{Name: t.Name, UUID: uuid}
+	type cell struct {
+		rec arrow.RecordBatch
+		row int
+	}
+	var rows []cell
+	var schema *arrow.Schema
+	for _, d := range t.Files {
+		recs := w.files[d.Path]
+		if intn(3) == 0 || schema != nil && !recs[0].Schema().Equal(schema) {
+			continue
+		}
+		schema = recs[0].Schema()
+		f.Removed = append(f.Removed, d)
+		first := uint32(0)
+		for _, rec := range recs {
+			for row := range int(rec.NumRows()) {
+				if !d.Deleted.Contains(first + uint32(row)) {
+					rows = append(rows, cell{rec, row})
+				}
+			}
+			first += uint32(rec.NumRows())
+		}
+	}
+	for i := len(rows) - 1; i > 0; i-- {
+		j := intn(i + 1)
+		rows[i], rows[j] = rows[j], rows[i]
+	}
+	for len(rows) > 0 {
+		part := rows[:1+intn(len(rows))]
+		rows = rows[len(part):]
+		data := iceberg.DataFile{Rows: int64(len(part))}
+		if intn(3) == 0 { // one that it deletes itself
+			v := deletion.NewVector(uint32(len(part)) + 1)
+			v.Set(uint32(len(part)))
+			data.Deleted = v.Freeze()
+			part = append(slices.Clone(part), part[0])
+			data.Rows++
+		}
+		columns := make([]arrow.Array, schema.NumFields())
+		for c := range columns {
+			values := make([]arrow.Array, len(part))
+			for i, r := range part {
+				values[i] = array.NewSlice(r.rec.Column(c), int64(r.row), int64(r.row)+1)
+			}
+			joined, err := array.Concatenate(values, memory.DefaultAllocator)
+			if err != nil {
+				panic(err)
+			}
+			columns[c] = joined
+		}
+		lsns := columns[len(columns)-1].(*array.Int64).Int64Values()
+		data.MinLSN, data.MaxLSN = LSN(slices.Min(lsns)), LSN(slices.Max(lsns))
+		w.serial++
+		data.Path = fmt.Sprintf("/w/%s/00000-%d-other.parquet", t.Name.Name, w.serial)
+		w.files[data.Path] = []arrow.RecordBatch{array.NewRecordBatch(schema, columns, data.Rows)}
+		f.Added = append(f.Added, data)
+	}
+	w.mixed = true
+	w.foreign[uuid] = f
+	return f
+}
+
+// anotherCommits lets another engine commit to a table: mostly a rewrite.
+func (w *world) anotherCommits() {
+	w.t.Helper()
+	w.ware.mu.Lock()
+	byName := slices.SortedFunc(maps.Values(w.ware.tables), func(a, b *iceberg.TableState) int { return a.Name.Compare(b.Name) })
+	w.ware.mu.Unlock()
+	if len(byName) == 0 {
+		return
+	}
+	t := byName[w.rng.IntN(len(byName))]
+	w.ware.mu.Lock()
+	busy := w.ware.foreign[t.UUID] != nil || w.ware.crashing[t.UUID] != nil
+	w.ware.mu.Unlock()
+	if busy {
+		return
+	}
+	f := w.ware.rewrite(t.UUID, w.rng.IntN)
+	what := "rewrites"
+	w.ware.mu.Lock()
+	defer w.ware.mu.Unlock()
+	switch w.rng.IntN(12) {
+	case 0:
+		f.Reason, f.Removed, f.Added, what = "snapshot 1 (append by spark 4.0) was committed", nil, nil, "appends to"
+	case 1:
+		if len(f.Added) > 0 {
+			f.Added, what = f.Added[1:], "loses rows in" // the mirror must find it
+		}
+	case 2:
+		f.Removed, f.Added, what = nil, nil, "tags"
+	}
+	w.note("another engine %s %s: %d files become %d", what, t.Name.Name, len(f.Removed), len(f.Added))
+}
+
+// TestModelWithAnotherWriter: whatever another engine does to the Iceberg tables, and whenever, the mirror goes on; rows that it has moved to other
+// files are neither lost nor doubled, for readers, in the snapshots that follow, and after a crash; a table of which it has done more fails alone, with what
+// it held at the last commit.
+func TestModelWithAnotherWriter(t *testing.T) {
+	first, last := uint64(1), uint64(max(1, *modelSeeds/4))
+	if *modelSeed != 0 {
+		first, last = *modelSeed, *modelSeed
+	}
+	taken, failed := 0, 0
+	for seed := first; seed <= last; seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			w := runWorld(t, 5000+seed, func(w *world) { w.others = true })
+			for _, line := range w.trace {
+				if strings.Contains(line, "another engine rewrites") && !strings.Contains(line, ": 0 files") {
+					taken++
+				} else if strings.Contains(line, "another engine") {
+					failed++
+				}
+			}
+		})
+	}
+	if !t.Failed() && *modelSeed == 0 && (taken == 0 || failed == 0) {
+		t.Errorf("%d rewrites, %d other commits", taken, failed)
+	}
+}
+
+// TestModelWithAnotherWriterAndAlters: the same while columns come and go.
+func TestModelWithAnotherWriterAndAlters(t *testing.T) {
+	for seed := uint64(1); seed <= uint64(max(1, *modelSeeds/8)); seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			runWorld(t, 6000+seed, func(w *world) { w.others = true; w.allowAlters() })
+		})
+	}
+}
+
+// TestForeignChangeFailsOneTable: what another writer has written to a table stops it alone, with what was done and what to do, while the mirror runs and
+// when it was down; the run goes on, the slot moves, what the last commit held can be read, and a resync brings the table back.
+func TestForeignChangeFailsOneTable(t *testing.T) {
+	const did = "snapshot 7 (append by spark 4.0: added-records 3) was committed"
+	for _, down := range []bool{false, true} {
+		t.Run(fmt.Sprintf("down %v", down), func(t *testing.T) {
+			b := newBank(9)
+			strike := func() {
+				b.ware.mu.Lock()
+				defer b.ware.mu.Unlock()
+				for uuid, ts := range b.ware.tables {
+					if ts.Name.Name == "b" {
+						b.ware.foreign[uuid] = &iceberg.Foreign{Name: ts.Name, UUID: uuid, Reason: did}
+					}
+				}
+			}
+			var good LSN
+			var held int64
+			checkpoint := func(m *Mirror) {
+				t.Helper()
+				if _, err := m.Pin(t.Context(), readstate.PinRequest{WaitLSN: b.source.end()}); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := m.Call(t.Context(), "checkpoint", nil, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			failed := func(m *Mirror) {
+				t.Helper()
+				st, err := m.status(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, ts := range st.Tables {
+					if ts.Name != "public.b" {
+						if ts.State != "streaming" {
+							t.Errorf("%s is %s: %s", ts.Name, ts.State, ts.Error)
+						}
+					} else if ts.State != "failed" || !strings.Contains(ts.Error, did) || !strings.Contains(ts.Remedy, "pgmirror resync") || ts.DurableLSN != good.String() {
+						t.Errorf("the table is %+v, want good at %s", ts, good)
+					}
+				}
+				if slot, _, _ := b.source.Slot(t.Context()); slot.ConfirmedFlush <= good {
+					t.Errorf("the slot is held back at %s", slot.ConfirmedFlush)
+				}
+				if sum, text := b.readB(t, m, 0); !strings.Contains(text, did) {
+					t.Errorf("it is read: %d, %q", sum, text)
+				}
+				if sum, text := b.readB(t, m, good); sum != held || text != "" {
+					t.Errorf("at %s it holds %d, %q, want %d", good, sum, text, held)
+				}
+				if err := m.Check(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			b.live(t, func(m *Mirror) {
+				for range 50 {
+					b.transfer()
+				}
+				checkpoint(m)
+				good, held = b.ware.lastCut(), b.total(1)
+				for range 10 {
+					b.transfer()
+				}
+				if !down {
+					strike()
+					checkpoint(m)
+					failed(m)
+				} else {
+					checkpoint(m)
+					good, held = b.ware.lastCut(), b.total(1)
+				}
+			})
+			if down {
+				strike()
+			}
+			b.live(t, func(m *Mirror) {
+				until(t, m, stands("failed"))
+				for range 10 {
+					b.transfer()
+				}
+				checkpoint(m)
+				failed(m)
+			})
+			b.live(t, func(m *Mirror) {
+				failed(m)
+				if _, err := m.Resync(t.Context(), ResyncRequest{Tables: []string{"b"}}, func(string) {}); err != nil {
+					t.Fatal(err)
+				}
+				checkpoint(m)
+				b.equal(t, m)
+			})
+			b.live(t, func(m *Mirror) { b.equal(t, m) })
+		})
+	}
+}
+
+// total is what a table's accounts hold.
+func (b *bank) total(table int) (sum int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, amount := range b.amounts[table] {
+		sum += amount
+	}
+	return sum
+}
+
+// TestForeignNameIsTaken: when another table has taken the name in the catalog, a resync does not take it back: the table fails again, alone, until the
+// name is free.
+func TestForeignNameIsTaken(t *testing.T) {
+	b := newBank(10)
+	b.live(t, func(m *Mirror) {
+		b.ware.mu.Lock()
+		for uuid, ts := range b.ware.tables {
+			if ts.Name.Name == "b" {
+				b.ware.foreign[uuid] = &iceberg.Foreign{Name: ts.Name, UUID: uuid, Reason: "the catalog has another table in its place"}
+				b.ware.taken = &ts.Name
+			}
+		}
+		b.ware.mu.Unlock()
+		if err := m.lookForForeign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		resync := func() {
+			t.Helper()
+			if _, err := m.Resync(t.Context(), ResyncRequest{Tables: []string{"b"}}, func(string) {}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := m.Call(t.Context(), "checkpoint", nil, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			resync()
+			until(t, m, stands("failed"))
+			if _, text := b.readB(t, m, 0); !strings.Contains(text, "drop or rename the other table in the catalog") {
+				t.Errorf("it is read: %q", text)
+			}
+			for range 5 {
+				b.transfer()
+			}
+		}
+		b.ware.mu.Lock()
+		b.ware.taken = nil
+		b.ware.mu.Unlock()
+		resync()
+		b.equal(t, m)
+	})
+	b.live(t, func(m *Mirror) { b.equal(t, m) })
+}
+
+// TestForeignAgainAndAgain: a writer that changes a table in every moment does not keep the checkpoint from being made.
+func TestForeignAgainAndAgain(t *testing.T) {
+	w := newWorld(t, 12)
+	w.faults = 0
+	w.start()
+	for range 10 {
+		w.transaction()
+	}
+	w.settle()
+	meets := 0
+	w.ware.committing = func() error {
+		w.ware.mu.Lock()
+		defer w.ware.mu.Unlock()
+		meets++
+		for uuid, ts := range w.ware.tables {
+			if w.ware.foreign[uuid] == nil {
+				w.ware.foreign[uuid] = &iceberg.Foreign{Name: ts.Name, UUID: uuid}
+			}
+		}
+		return nil
+	}
+	w.check(w.m.checkpoint(context.Background()))
+	w.ware.committing = nil
+	if meets != foreignAgain+1 {
+		t.Errorf("%d attempts", meets)
+	}
+	n := 0
+	for _, v := range w.m.shared.views() {
+		if v.failure != nil && strings.Contains(v.failure.Reason, "it keeps changing it") {
+			n++
+		}
+	}
+	if n == 0 {
+		t.Error("no table has failed")
+	}
+	w.readSomewhere()
+	w.end()
+}
