@@ -153,7 +153,7 @@ var early map[*table][]earlyLookup
 	{name: "the cut is not registered", edits: []edit{{"checkpoint.go", "	m.cut = cp.cut\n", "	m.cut = cp.cut\n	m.marks.release(cp.pin)\n"}}},
 	{name: "the document is newer than the cut", edits: []edit{{"checkpoint.go", "	cp.commit = iceberg.Commit{\n", "	cp.doc = m.document(cp.cut)\n	cp.commit = iceberg.Commit{\n"}}},
 	{name: "an unfinished table is not dirty again", edits: []edit{{"apply.go", "	t.dirty = true\n	if !t.touched {\n", "	t.dirty = t.dirty || !t.touched && len(t.files) == 0\n	if !t.touched {\n"}}},
-	{name: "recovered vectors dropped", edits: []edit{{"recover.go", "vis: deletion.FromVector(data.Deleted, at),", "vis: deletion.NewVisibility(at),"}}},
+	{name: "recovered vectors dropped", edits: []edit{{"foreign.go", "vis: deletion.FromVector(data.Deleted, at),", "vis: deletion.NewVisibility(at),"}}},
 	{name: "failed table good up to the failure", edits: []edit{{"apply.go", "f.LSN, f.Good = lsn, m.applied", "f.LSN, f.Good = lsn, lsn"}}},
 	{name: "failed table committed at the cut", edits: []edit{{"checkpoint.go", "			at = min(at, t.failure.Good)\n", "			at = max(at, t.failure.Good)\n"}}},
 	{name: "failed table flushed whole", edits: []edit{{"rewrite.go", "	if good, ended := t.ended(m); ended {\n		upTo, rw.floor = min(upTo, good), min(rw.floor, good)\n", "	if good, ended := t.ended(m); ended {\n		rw.floor = min(rw.floor, good)\n"}}},
@@ -229,7 +229,7 @@ var early map[*table][]earlyLookup
 		{"compact.go", "||\n		slices.ContainsFunc(rw.inputs, func(s *segment) bool { return s.droppedAt.Load() != 0 }) {", "{"},
 		{"rewrite.go", "	rw.out.droppedAt.Store(dropped)\n", ""}}},
 	{name: "compacted rows found in their old files", edits: []edit{{"compact.go", "				x.segments[i] = nil\n", "				left = true\n"}}},
-	{name: "files are recovered as the commits list them", edits: []edit{{"recover.go", "		return cmp.Or(cmp.Compare(a.MinLSN, b.MinLSN), cmp.Compare(a.MaxLSN, b.MaxLSN))\n", "		return cmp.Compare(0, 0)\n"}}},
+	{name: "files are recovered as the commits list them", edits: []edit{{"foreign.go", "		return cmp.Or(cmp.Compare(a.MinLSN, b.MinLSN), cmp.Compare(a.MaxLSN, b.MaxLSN))\n", "		return cmp.Compare(0, 0)\n"}}},
 	{name: "rows that compaction moved are merged", tests: "^TestMergeLeavesOutWhatMoved$", edits: []edit{{"mergeindex.go", "places[at.File] >= 0\n", "true\n"}}},
 	{name: "compacted rows lose their create LSNs", tests: "^TestCompactMakesOneFile$", edits: []edit{{"compact.go", "	b.lsns.push(lsn)\n", "	b.lsns.push(1)\n"}}},
 
