@@ -15,6 +15,7 @@ import (
 // A checkpoint is one commit's cut over all tables. What it needs of a table is the table's last snapshot at or below the cut, which for a table
 // that did not change is an old one. The newest KeepSnapshots checkpoints, none older than KeepAge, stay readable, and a snapshot stays as long
 // as one of them needs it, a tag or branch names it, or somebody holds an LSN that it shows (Hold).
+// One that was followed by another at its own cut, as by a compaction while nothing changes, stays as long as the cut: its reader knows it by its id.
 
 // checkpointMark is a checkpoint that changed some table.
 type checkpointMark struct {
@@ -180,7 +181,7 @@ func (r retention) holders(snapshots []icetable.Snapshot, current int64, refs ma
 	for _, s := range line {
 		switch id := s.snapshot.SnapshotID; {
 		case id == current:
-		case r.all, s.until > r.floor && s.until > s.cut:
+		case r.all, s.until > r.floor:
 			keep(id, "checkpoint")
 		}
 		if slices.ContainsFunc(r.holds, func(h LSN) bool { return h >= s.cut && h < s.until }) {
