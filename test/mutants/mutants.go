@@ -229,7 +229,7 @@ var early map[*table][]earlyLookup
 		{"compact.go", "||\n		slices.ContainsFunc(rw.inputs, func(s *segment) bool { return s.droppedAt.Load() != 0 }) {", "{"},
 		{"rewrite.go", "	rw.out.droppedAt.Store(dropped)\n", ""}}},
 	{name: "compacted rows found in their old files", edits: []edit{{"compact.go", "				x.segments[i] = nil\n", "				left = true\n"}}},
-	{name: "files are recovered as the commits list them", edits: []edit{{"foreign.go", "		return cmp.Or(cmp.Compare(a.MinLSN, b.MinLSN), cmp.Compare(a.MaxLSN, b.MaxLSN))\n", "		return cmp.Compare(0, 0)\n"}}},
+	{name: "files are recovered as the commits list them", tests: "^TestFilesAreHeldInCreateOrder$", edits: []edit{{"foreign.go", "		return cmp.Or(cmp.Compare(a.MinLSN, b.MinLSN), cmp.Compare(a.MaxLSN, b.MaxLSN))\n", "		return cmp.Compare(0, 0)\n"}}},
 	{name: "rows that compaction moved are merged", tests: "^TestMergeLeavesOutWhatMoved$", edits: []edit{{"mergeindex.go", "places[at.File] >= 0\n", "true\n"}}},
 	{name: "compacted rows lose their create LSNs", tests: "^TestCompactMakesOneFile$", edits: []edit{{"compact.go", "	b.lsns.push(lsn)\n", "	b.lsns.push(1)\n"}}},
 
