@@ -211,10 +211,7 @@ func newFileCopy(rw *rewrite, out DataWriter) *fileCopy {
 		sequences: array.NewInt64Builder(memory.DefaultAllocator), keys: &table{}, batch: newBatch(rw.shape)}
 	c.keys.setShape(rw.shape)
 	c.batch.index = nil
-	for _, column := range rw.shape.columns {
-		c.ids = append(c.ids, int32(column.fieldID))
-	}
-	c.ids = append(c.ids, iceberg.LSNFieldID, iceberg.RowIDFieldID, iceberg.SequenceFieldID)
+	c.ids = append(rw.shape.fieldIDs(), iceberg.LSNFieldID, iceberg.RowIDFieldID, iceberg.SequenceFieldID)
 	return c
 }
 

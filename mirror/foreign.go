@@ -292,11 +292,7 @@ func (rw *foreignRewrite) eachRow(ctx context.Context, m *Mirror, data iceberg.D
 	}
 	defer r.Close()
 	fields := append([]arrow.Field{{Name: iceberg.LSNColumn, Type: arrow.PrimitiveTypes.Int64}}, rw.rows.arrow.Fields()...)
-	ids := []int32{iceberg.LSNFieldID}
-	for _, c := range rw.rows.columns {
-		ids = append(ids, int32(c.fieldID))
-	}
-	y, err := newYounger(r, data.Path, fields, ids)
+	y, err := newYounger(r, data.Path, fields, append([]int32{iceberg.LSNFieldID}, rw.rows.fieldIDs()...))
 	if err != nil {
 		return err
 	}

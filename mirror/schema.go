@@ -101,7 +101,8 @@ func recoveredShape(schema *arrow.Schema, mode identityMode, key []int) (*shape,
 	return s, nil
 }
 
-// resolve takes the PostgreSQL types of a recovered shape from the catalogue. The applier's turn; readers do not look at them.
+// resolve takes the PostgreSQL types of a recovered shape from the catalogue. The applier's turn. Files may be compacted by the shape meanwhile: other
+// goroutines look at none of what is set here, and so copy no shapeColumn.
 func (s *shape) resolve(t *pgcdc.Table) error {
 	now, err := newShape(t, func(a *arrow.Schema) *arrow.Schema { return s.arrow })
 	if err != nil {
@@ -141,6 +142,15 @@ func storage(t arrow.DataType) arrow.DataType {
 	return t
 }
 
+// fieldIDs lists the field ids of the columns.
+func (s *shape) fieldIDs() []int32 {
+	ids := make([]int32, len(s.columns))
+	for i := range s.columns {
+		ids[i] = int32(s.columns[i].fieldID)
+	}
+	return ids
+}
+
 // keyFieldIDs lists the field ids of the columns that are hashed, in key order.
 func (s *shape) keyFieldIDs() []int32 {
 	ids := make([]int32, len(s.key))
@@ -153,8 +163,8 @@ func (s *shape) keyFieldIDs() []int32 {
 // newColumns makes empty columns of the shape.
 func (s *shape) newColumns() []*column {
 	cols := make([]*column, len(s.columns))
-	for i, c := range s.columns {
-		cols[i] = newColumn(c.typ)
+	for i := range s.columns {
+		cols[i] = newColumn(s.columns[i].typ)
 	}
 	return cols
 }
