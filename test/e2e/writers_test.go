@@ -146,7 +146,8 @@ func isTestFault(err error) bool {
 	case "23", "40", "55", "57", "08", "53": // a constraint, deadlock, lock timeout, shutdown, connection, too many clients
 		return false
 	}
-	return true
+	// A fault of the server's own row locks: rarely, on 15, when a savepoint is rolled back beside other clients' locks. The transaction is refused whole.
+	return !strings.HasPrefix(server.Message, "new multixact has more than one updating member")
 }
 
 // transaction is the statements of one random transaction.
