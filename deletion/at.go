@@ -2,6 +2,7 @@ package deletion
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2"
@@ -75,28 +76,39 @@ func (v *Visibility) entriesBetween(older *answer, x LSN) (rows []uint32) {
 	if x < v.first || x == older.certain {
 		return nil
 	}
-	from, to := v.delta(older.certain+1), v.delta(x)
-	for first, c := range v.rows.all() {
-		if c.last.Load() < from {
-			continue
+	for row := range v.entries(older.certain, x) {
+		if !older.vector.Contains(row) {
+			rows = append(rows, row)
 		}
-		for i := range c.tiles {
-			t := c.tiles[i].Load()
-			if t == nil {
+	}
+	return rows
+}
+
+// entries goes through the rows that have an entry above after and at or below upTo, which is not below the segment's first LSN, and their LSNs; tile
+// after tile, the newest of each first.
+func (v *Visibility) entries(after, upTo LSN) iter.Seq2[uint32, LSN] {
+	return func(yield func(uint32, LSN) bool) {
+		from, to := v.delta(after+1), v.delta(upTo)
+		for first, c := range v.rows.all() {
+			if c.last.Load() < from {
 				continue
 			}
-			for e := range t.entries {
-				if e.delta() < from {
-					break
+			for i := range c.tiles {
+				t := c.tiles[i].Load()
+				if t == nil {
+					continue
 				}
-				row := first + uint32(i*tileRows) + uint32(e.offset())
-				if e.delta() <= to && !older.vector.Contains(row) {
-					rows = append(rows, row)
+				for e := range t.entries {
+					if e.delta() < from {
+						break
+					}
+					if e.delta() <= to && !yield(first+uint32(i*tileRows)+uint32(e.offset()), v.first+LSN(e.delta())) {
+						return
+					}
 				}
 			}
 		}
 	}
-	return rows
 }
 
 // delta is lsn as entries hold it; what lies below the segment's first LSN is 0.

@@ -7,25 +7,8 @@ import "slices"
 func (v *Visibility) Between(from, to LSN) ([]Deletion, error) {
 	var list []Deletion
 	if v.last.Load() > uint64(from) && to > from && to >= v.first {
-		above, upTo := v.delta(from+1), v.delta(to)
-		for first, c := range v.rows.all() {
-			if c.last.Load() < above {
-				continue
-			}
-			for i := range c.tiles {
-				t := c.tiles[i].Load()
-				if t == nil {
-					continue
-				}
-				for e := range t.entries {
-					if e.delta() < above {
-						break
-					}
-					if e.delta() <= upTo {
-						list = append(list, Deletion{Row: first + uint32(i*tileRows) + uint32(e.offset()), At: v.first + LSN(e.delta())})
-					}
-				}
-			}
+		for row, at := range v.entries(from, to) {
+			list = append(list, Deletion{Row: row, At: at})
 		}
 	}
 	if base := v.Base(); from < base { // a tile that we read may have been folded past from
