@@ -39,11 +39,13 @@ func (w *world) flushed(oid uint32, files int) *table {
 	return t
 }
 
+// lsnField reads the create LSNs of a file.
+var lsnField = arrow.Field{Name: iceberg.LSNColumn, Type: arrow.PrimitiveTypes.Int64,
+	Metadata: arrow.NewMetadata([]string{readstate.FieldIDKey}, []string{strconv.Itoa(iceberg.LSNFieldID)})}
+
 // created lists the create LSNs that the table's files hold of the rows that are alive.
 func (w *world) created(t *table) (lsns []string) {
 	w.t.Helper()
-	lsnField := arrow.Field{Name: iceberg.LSNColumn, Type: arrow.PrimitiveTypes.Int64,
-		Metadata: arrow.NewMetadata([]string{readstate.FieldIDKey}, []string{strconv.Itoa(iceberg.LSNFieldID)})}
 	for _, s := range t.files {
 		dead, err := s.vis.At(w.m.marks.high(), uint32(s.file.data.Rows))
 		w.check(err)
@@ -56,8 +58,6 @@ func (w *world) created(t *table) (lsns []string) {
 // lineage lists the create LSN, row id and sequence number of the table's rows in files that are alive.
 func (w *world) lineage(t *table) (rows []string) {
 	w.t.Helper()
-	lsnField := arrow.Field{Name: iceberg.LSNColumn, Type: arrow.PrimitiveTypes.Int64,
-		Metadata: arrow.NewMetadata([]string{readstate.FieldIDKey}, []string{strconv.Itoa(iceberg.LSNFieldID)})}
 	for _, s := range t.files {
 		dead, err := s.vis.At(w.m.marks.high(), uint32(s.file.data.Rows))
 		w.check(err)

@@ -96,23 +96,10 @@ func (b *bench) run(ctx context.Context, only, out, commit string) (err error) {
 	if err != nil {
 		return err
 	}
-	if b.bin, err = filepath.Abs(b.bin); err != nil {
-		return err
-	}
-	if b.pgbin, err = postgresPrograms(); err != nil {
-		return err
-	}
-	b.began = time.Now()
-	if b.dir, err = os.MkdirTemp("", "pgmb"); err != nil { // short: sockets go below it
+	if err := b.begin(ctx, commit); err != nil {
 		return err
 	}
 	defer os.RemoveAll(b.dir)
-	if err := os.Chmod(b.dir, 0o755); err != nil { // the server runs as another user
-		return err
-	}
-	b.report.machine = describeMachine(ctx, b.pgbin)
-	b.report.commit, b.report.scale = commit, b.scale
-	b.report.loadBefore = loadAverage()
 	for _, s := range wanted {
 		b.say("%s", s.name)
 		failed := s.run(b, ctx)
@@ -130,6 +117,25 @@ func (b *bench) run(ctx context.Context, only, out, commit string) (err error) {
 		return err
 	}
 	return writePart(out, "bench", text)
+}
+
+// begin finds the programs, makes a directory, which its caller removes, and notes the circumstances.
+func (b *bench) begin(ctx context.Context, commit string) (err error) {
+	if b.bin, err = filepath.Abs(b.bin); err != nil {
+		return err
+	}
+	if b.pgbin, err = postgresPrograms(); err != nil {
+		return err
+	}
+	b.began = time.Now()
+	if b.dir, err = os.MkdirTemp("", "pgmb"); err != nil { // short: sockets go below it
+		return err
+	}
+	if err := os.Chmod(b.dir, 0o755); err != nil { // the server runs as another user
+		return errors.Join(err, os.RemoveAll(b.dir))
+	}
+	b.report.machine, b.report.commit, b.report.scale, b.report.loadBefore = describeMachine(ctx, b.pgbin), commit, b.scale, loadAverage()
+	return nil
 }
 
 // choose finds the sections named, all if none is.

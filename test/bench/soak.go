@@ -121,21 +121,10 @@ func soakMain(args []string) {
 }
 
 func (s *soak) run(ctx context.Context, out, commit string) (err error) {
-	if s.bin, err = filepath.Abs(s.bin); err != nil {
-		return err
-	}
-	if s.pgbin, err = postgresPrograms(); err != nil {
-		return err
-	}
-	s.began = time.Now()
-	if s.dir, err = os.MkdirTemp("", "pgms"); err != nil { // short: sockets go below it
+	if err := s.begin(ctx, commit); err != nil {
 		return err
 	}
 	defer os.RemoveAll(s.dir)
-	if err := os.Chmod(s.dir, 0o755); err != nil { // the server runs as another user
-		return err
-	}
-	s.report.machine, s.report.commit, s.report.scale, s.report.loadBefore = describeMachine(ctx, s.pgbin), commit, s.scale, loadAverage()
 	defer s.killMirrors()
 	if err := s.prepare(); err != nil {
 		return err
