@@ -9,6 +9,36 @@ import (
 	"pgmirror/pgcdc"
 )
 
+// TestLooksOnANewTimeline: what a look at a server that is no more has seen does not hide what one at its successor sees, whose transactions have lower numbers.
+func TestLooksOnANewTimeline(t *testing.T) {
+	w := quietWorld(t, 8)
+	for len(w.table(2).at(w.source.end())) == 0 {
+		w.transaction()
+	}
+	w.settle()
+	ctx := context.Background()
+	w.check(w.m.checkpoint(ctx))
+	w.check(w.m.inTurn(ctx, func() error {
+		w.m.catalogSeen = 1 << 40
+		for _, tab := range w.m.tables {
+			tab.seen = 1 << 40
+		}
+		return nil
+	}))
+	id, _ := w.source.Identify(ctx)
+	id.Timeline, id.History = 2, []pgcdc.TimelineSwitch{{Timeline: 1, End: w.m.shared.get().durable}}
+	w.check(w.m.admit(ctx, id))
+	w.alter(2)
+	w.watched()
+	if _, text := w.rowsAt("composite", 0); !strings.Contains(text, "definition changed") {
+		t.Errorf("after a change: %q", text)
+	}
+	w.told = false
+	w.joined()
+	w.same(2)
+	w.end()
+}
+
 // TestAdmit: only the server that the mirror follows is let in: same system and database, WAL not behind the mirror, and on our
 // timeline or on one that left ours at or above what is durable.
 func TestAdmit(t *testing.T) {

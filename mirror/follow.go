@@ -237,6 +237,7 @@ func (m *Mirror) admit(ctx context.Context, id pgcdc.Identification) error {
 			}
 			m.cfg.Log.Warn("the source is on a new timeline", "was", m.doc.Timeline, "is", id.Timeline)
 			m.doc.Timeline = id.Timeline
+			m.forgetLooks(h.End)
 			return nil
 		}
 		return fmt.Errorf("%w: the source is on timeline %d, whose history does not contain ours, %d; %s", ErrRefused, id.Timeline, m.doc.Timeline, remedy)

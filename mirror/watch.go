@@ -110,6 +110,21 @@ func (m *Mirror) judge() error {
 	return nil
 }
 
+// forgetLooks lets looks on a timeline that ended at an LSN count for nothing on the one that followed it: there, what lies above that LSN has not
+// happened, and transactions have their numbers anew. The applier's turn.
+func (m *Mirror) forgetLooks(end LSN) {
+	m.looks, m.catalogSeen, m.catalogLSN = nil, 0, min(m.catalogLSN, end)
+	for _, t := range m.tables {
+		t.seen = 0
+	}
+	for _, j := range m.joins {
+		j.shown, j.shownAt = nil, 0
+		if j.table != nil {
+			j.table.seen = 0
+		}
+	}
+}
+
 // maxLooks is how many looks that nobody awaits are kept while the stream is behind: each is the whole catalogue, of 5,000 tables about 10 MB.
 const maxLooks = 8
 
