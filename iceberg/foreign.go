@@ -87,6 +87,16 @@ func (w *Warehouse) Examine(ctx context.Context, moved MovedTable) (*Foreign, er
 	return f, nil
 }
 
+// Held is a table as we committed it last; ok is false for one that we do not have.
+func (w *Warehouse) Held(uuid string) (t TableState, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if held := w.tables[uuid]; held != nil {
+		return held.state(), true
+	}
+	return t, false
+}
+
 // Adopt makes what another writer left the table that the next commit changes. It is in force when that commit is there: a start before that
 // finds the same table moved again.
 func (w *Warehouse) Adopt(f *Foreign) {

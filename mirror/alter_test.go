@@ -199,7 +199,11 @@ func (w *world) look() {
 	if w.rng.IntN(3) == 0 {
 		w.source.looked = func() {
 			w.note("meanwhile")
-			w.alterColumns()
+			if w.alters {
+				w.alterColumns()
+			} else {
+				w.silently()
+			}
 			for range 3 {
 				w.transaction()
 			}

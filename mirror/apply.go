@@ -142,7 +142,7 @@ func (t *table) fault(ch *pgcdc.Change, err error) (*failure, error) {
 		}
 	}
 	if errors.Is(err, errMissingRow) {
-		f.Missing = t.fingerprint
+		f.Missing, f.Closed = t.fingerprint, true
 	}
 	tuple := ch.New
 	if ch.Op == pgcdc.OpDelete || ch.OldKind != 0 {
@@ -287,9 +287,14 @@ func (m *Mirror) logFailure(relation string, lsn LSN, f *failure) {
 	m.cfg.Log.Error("table failed", append(args, "err", f.Reason, "remedy", f.Remedy)...)
 }
 
-// freeze keeps a table as it was at the last commit applied.
+// freeze keeps a table as it was at the last commit applied, or, when it is closed, at the last checkpoint.
 func (m *Mirror) freeze(t *table, lsn LSN, f *failure) {
 	f.LSN, f.Good = lsn, m.applied
+	if f.Closed {
+		m.closures++
+		f.Good = m.lastGood(t)
+		signal(m.wantCut)
+	}
 	if t.shape == nil {
 		f.Good = 0
 	}
@@ -304,7 +309,7 @@ func (m *Mirror) freeze(t *table, lsn LSN, f *failure) {
 		}
 	}
 	m.closeIndexes(t)
-	t.forget(m, f.Good)
+	t.forget(m, m.applied)
 	m.updateShared()
 }
 
@@ -322,11 +327,11 @@ func (m *Mirror) nameTaken(r *pgcdc.Relation, lsn LSN) {
 // outdated stops a table whose definition is not the source's any more, and asks for it to be copied as it is now.
 func (m *Mirror) outdated(t *table, oid uint32, lsn LSN, why string) {
 	m.cfg.Log.Warn("the table is copied again", "relation", t.String(), "lsn", lsn.String(), "why", why)
-	m.freeze(t, lsn, &failure{Reason: why, Remedy: remedyOutdated})
+	m.freeze(t, lsn, &failure{Reason: why, Remedy: remedyOutdated, Closed: true})
 	m.wantJoin(oid, t, why)
 }
 
-// forget drops what a failed table has in memory above its last good LSN: nobody will ever see it.
+// forget drops what a failed table has in memory above an LSN: nobody will ever see it.
 func (t *table) forget(m *Mirror, good LSN) {
 	if t.open == nil {
 		return

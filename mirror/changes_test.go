@@ -21,6 +21,9 @@ func (w *world) compareChanges(from, to LSN) {
 	for _, mt := range w.tables {
 		name := readstate.TableName{Schema: "public", Name: mt.def.Name}
 		v := w.viewAt(mt.def.Name, to)
+		if mt.unheard(v, to) {
+			continue
+		}
 		st, err := w.m.Pin(context.Background(), readstate.PinRequest{At: to, Changes: &readstate.Changes{Table: name, From: from}})
 		if f := v.failure; f != nil && to > f.Good || v.state == stateCopying || from < v.table.appears {
 			if err == nil {

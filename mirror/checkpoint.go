@@ -24,7 +24,10 @@ func (m *Mirror) checkpoint(ctx context.Context) error {
 	m.checkpointing.Lock()
 	defer m.checkpointing.Unlock()
 	for again := 1; ; again++ {
-		err := m.cutOnce(ctx)
+		err := m.cutOnce(ctx, again)
+		if errors.Is(err, errCutAgain) {
+			continue
+		}
 		var moved *iceberg.MovedError
 		if !errors.As(err, &moved) {
 			return err
@@ -40,9 +43,12 @@ func (m *Mirror) checkpoint(ctx context.Context) error {
 }
 
 // cutOnce is one attempt at a checkpoint. The caller holds m.checkpointing.
-func (m *Mirror) cutOnce(ctx context.Context) error {
+func (m *Mirror) cutOnce(ctx context.Context, attempt int) error {
 	started := m.clock.Now()
-	var cp checkpoint
+	cp := checkpoint{attempt: attempt}
+	if err := m.leaveClosed(ctx); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
 	if err := m.inTurn(ctx, func() error { return m.beginCheckpoint(&cp) }); err != nil || cp.pin == nil {
 		return err
 	}
@@ -57,6 +63,9 @@ func (m *Mirror) cutOnce(ctx context.Context) error {
 	})
 
 	if err := m.flushAll(ctx, &cp); err != nil {
+		return fmt.Errorf("checkpoint at %s: %w", cp.cut, err)
+	}
+	if err := m.confirm(ctx, &cp); err != nil {
 		return fmt.Errorf("checkpoint at %s: %w", cp.cut, err)
 	}
 	if err := m.inTurn(ctx, func() error { return m.describe(&cp) }); err != nil {
@@ -95,17 +104,19 @@ func (m *Mirror) cutOnce(ctx context.Context) error {
 
 // checkpoint is one in flight.
 type checkpoint struct {
-	cut    LSN
-	pin    *pin
-	doc    *document
-	tables []*table // changed since the last cut
-	small  []bool   // of these, the ones with little in memory
-	forgot []*table // not in doc any more
-	commit iceberg.Commit
-	files  []publishedFile   // to be looked at for their vectors
-	fresh  []*segment        // become published
-	gone   []*segment        // published before, ended by the cut
-	shapes map[*table]*shape // of the tables, at the cut
+	attempt  int // at one, from 1
+	closures uint64
+	cut      LSN
+	pin      *pin
+	doc      *document
+	tables   []*table // changed since the last cut
+	small    []bool   // of these, the ones with little in memory
+	forgot   []*table // not in doc any more
+	commit   iceberg.Commit
+	files    []publishedFile   // to be looked at for their vectors
+	fresh    []*segment        // become published
+	gone     []*segment        // published before, ended by the cut
+	shapes   map[*table]*shape // of the tables, at the cut
 	// restated are tables of which there is a snapshot of ours after another writer's, even when nothing has changed.
 	restated []*table
 }
@@ -124,7 +135,7 @@ func (m *Mirror) beginCheckpoint(cp *checkpoint) (err error) {
 	if m.doc.Phase != phaseStreaming {
 		return nil
 	}
-	cp.cut = m.marks.high()
+	cp.cut, cp.closures = m.marks.high(), m.closures
 	if cp.pin, err = m.marks.register(cp.cut); err != nil {
 		return fmt.Errorf("begin checkpoint: %w", err)
 	}
@@ -181,6 +192,9 @@ func (t *table) sealedBytes() (n int64) {
 
 // describe says what each changed table's snapshot consists of. The applier's turn.
 func (m *Mirror) describe(cp *checkpoint) error {
+	if m.closures != cp.closures { // the document of the cut has them as streaming
+		return errCutAgain
+	}
 	cp.commit = iceberg.Commit{
 		LSN: cp.cut,
 		Summary: map[string]string{
@@ -198,7 +212,7 @@ func (m *Mirror) describe(cp *checkpoint) error {
 	cp.commit.Tables = make([]iceberg.TableCommit, 0, room) // never moves: cp.files point into it
 	cp.drop(gone.dropped())
 	for _, t := range cp.tables {
-		if t.failure != nil && t.failure.Foreign {
+		if t.closed() {
 			if !t.created { // what it was to replace goes all the same
 				cp.drop(t.dropped())
 			}
@@ -318,7 +332,7 @@ func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, starte
 		committed[c.UUID] = committed[c.UUID] || !c.Drop
 	}
 	for _, t := range cp.tables {
-		if t.failure != nil && t.failure.Foreign && !t.created {
+		if t.closed() && !committed[t.uuid] && !t.created {
 			t.replaces = nil
 			continue
 		}
@@ -326,6 +340,14 @@ func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, starte
 			continue
 		}
 		t.created, t.replaces, t.committed = true, nil, cp.shapes[t]
+		if t.closed() { // while this was being committed
+			f := *t.failure
+			f.Good = cp.cut
+			if cp.doc.Doubtful {
+				f.Good = 0
+			}
+			t.failure, t.dirty = &f, true
+		}
 	}
 	m.forgot = slices.DeleteFunc(m.forgot, func(t *table) bool { return slices.Contains(cp.forgot, t) })
 	for _, s := range cp.gone {
@@ -335,6 +357,7 @@ func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, starte
 		t.compacted = slices.DeleteFunc(t.compacted, func(s *segment) bool { return !s.file.published })
 	}
 	m.setDurable(cp.cut)
+	m.doubtful = cp.doc.Doubtful
 	m.addGarbage(result.Unreachable, cp.cut)
 	now := m.clock.Now()
 	m.lastCheckpoint, m.checkpointTook = now, now.Sub(started)

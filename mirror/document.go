@@ -23,6 +23,8 @@ type document struct {
 	// Cut is the end LSN up to which every streaming table is durable.
 	Cut        LSN `json:"cut"`
 	Checkpoint int `json:"checkpoint"` // counts commits
+	// Doubtful: no look has shown that the catalogue at Cut was the one that the tables are known by.
+	Doubtful bool `json:"doubtful,omitempty"`
 	// LastCommit is the newest commit at or below Cut; a source that sends another one in its place is a fork.
 	LastCommit commitMark `json:"last_commit"`
 
@@ -103,6 +105,9 @@ func (t *table) record(cut LSN) tableRecord {
 		Nulled: t.unrepresentable, Rows: t.rows, TruncatedBy: t.truncatedBy, Forms: t.forms, LastFieldID: t.lastFieldID}
 	if t.shape != nil {
 		s := t.committable(cut)
+		if t.closed() && t.committed != nil {
+			s = t.committed
+		}
 		r.Mode, r.Key = s.mode, s.key
 	} else if t.stored != nil {
 		r.Mode, r.Key = t.stored.Mode, t.stored.Key

@@ -411,6 +411,17 @@ func (w *fakeWarehouse) Examine(_ context.Context, moved iceberg.MovedTable) (*i
 	return &f, nil
 }
 
+func (w *fakeWarehouse) Held(uuid string) (t iceberg.TableState, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if held := w.tables[uuid]; held != nil {
+		t = *held
+		t.Files = slices.Clone(held.Files)
+		return t, true
+	}
+	return t, false
+}
+
 func (w *fakeWarehouse) Adopt(f *iceberg.Foreign) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

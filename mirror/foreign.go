@@ -61,7 +61,7 @@ func (m *Mirror) settleMoved(ctx context.Context, mt iceberg.MovedTable, refuse 
 	var t *table // nil when another takes its place, and the commit that creates that drops it, and when it has failed for this in an earlier life
 	find := func() error {
 		if i := slices.IndexFunc(m.tables, func(t *table) bool { return t.uuid == mt.UUID }); i >= 0 {
-			if t = m.tables[i]; t.failure != nil && t.failure.Foreign {
+			if t = m.tables[i]; t.closed() {
 				t = nil
 			}
 		}
@@ -100,57 +100,19 @@ func (m *Mirror) settleMoved(ctx context.Context, mt iceberg.MovedTable, refuse 
 // stopForeign fails a table that another writer has changed. In its place comes one that holds what the last commit made of it; readers of before
 // keep what they see. The caller holds t.jobs and t.tidying. The applier's turn.
 func (m *Mirror) stopForeign(t *table, f *iceberg.Foreign, reason string) {
-	why := failure{LSN: m.applied, Remedy: remedyForeign, Good: m.durable}
+	why := failure{LSN: m.applied, Remedy: remedyForeign, Good: m.lastGood(t)}
 	reason = "another writer has changed the Iceberg table: " + reason
 	switch was := t.failure; {
 	case was != nil:
 		why = *was
-		why.Good = min(why.Good, m.durable)
+		why.Good = min(why.Good, m.lastGood(t))
 		reason = was.Reason + "; and " + reason
 	case !t.created:
 		why.Remedy = remedyTaken
 	}
-	if !t.created {
-		why.Good = 0
-	}
-	why.Reason, why.Foreign = reason, true
+	why.Reason, why.Closed = reason, true
 	m.logFailure(t.String(), m.applied, &why)
-
-	left := &table{oid: t.oid, name: t.name, uuid: t.uuid, fingerprint: t.fingerprint, storage: t.storage, forms: t.forms, frame: t.frame, lastAttNum: t.lastAttNum,
-		lastFieldID: t.lastFieldID, committed: t.committed, state: stateFailed, failure: &why, unrepresentable: t.unrepresentable, dirty: true, durable: m.durable,
-		created: t.created, replaces: t.replaces, appears: why.Good, truncatedBy: t.truncatedBy, seen: t.seen, copied: t.copied, joining: t.joining}
-	record := t.record(m.durable)
-	left.stored = &record
-	t.replaces, t.copied, t.joining = nil, nil, nil
-	if left.joining != nil {
-		left.joining.old = left
-	}
-	if t.committed != nil {
-		left.setShape(t.committed)
-		left.hold(m, f.Held.Files, why.Good)
-		left.install()
-	}
-	known := m.byOID[t.oid]
-	m.takeOut(t)
-	m.adopt(left)
-	if known != t {
-		m.byOID[t.oid] = known
-	}
-	m.updateShared()
-}
-
-// hold makes the table that of a commit's files, as of an LSN up to which they are complete.
-func (t *table) hold(m *Mirror, files []iceberg.DataFile, at LSN) {
-	slices.SortStableFunc(files, func(a, b iceberg.DataFile) int { // as they were: a commit lists what a compaction made last
-		return cmp.Or(cmp.Compare(a.MinLSN, b.MinLSN), cmp.Compare(a.MaxLSN, b.MaxLSN))
-	})
-	t.rows = 0
-	for _, data := range files {
-		m.lastSegment++
-		t.files = append(t.files, &segment{id: m.lastSegment, vis: deletion.FromVector(data.Deleted, at),
-			file: &file{data: data, published: true, committed: true, vector: data.Deleted.Cardinality()}})
-		t.rows += data.Rows - int64(data.Deleted.Cardinality())
-	}
+	m.leave(t, &why, f.Held.Files)
 }
 
 // takeOverRewrite puts the files that another writer has made in the place of ours, or says why it cannot. Rows that were deleted since the last

@@ -17,7 +17,7 @@ func (m *Mirror) absent(t *table, lsn LSN, when string) {
 		m.freeze(t, lsn, f)
 		return
 	}
-	f.LSN, f.Good, f.Damaged, f.Foreign = lsn, t.failure.Good, t.failure.Damaged, t.failure.Foreign
+	f.LSN, f.Good, f.Damaged, f.Closed = lsn, t.failure.Good, t.failure.Damaged, t.failure.Closed
 	t.failure, t.dirty = f, true
 	m.updateShared()
 }

@@ -519,7 +519,7 @@ func (m *Mirror) endJoin(j *join, f *failure) {
 	m.cfg.Log.Error("the table cannot be copied", "relation", old.String(), "lsn", f.LSN.String(), "column", f.Column, "err", f.Reason)
 	if old.state != stateStreaming {
 		if old.failure != nil {
-			f.Good, f.Foreign = old.failure.Good, old.failure.Foreign
+			f.Good, f.Closed = old.failure.Good, old.failure.Closed
 		}
 		old.state, old.failure = stateFailed, f
 		old.dirty = true
@@ -575,7 +575,7 @@ func (m *Mirror) takeOut(t *table) bool {
 	maps.DeleteFunc(m.byOID, func(_ uint32, known *table) bool { return known == t })
 	t.retired, t.lastReader = m.applied, m.marks.lastSerial()
 	m.closeIndexes(t)
-	if t.version.Load() != nil {
+	if t.version.Load() != nil || t.failure != nil {
 		m.past = append(m.past, t)
 	}
 	return true

@@ -54,6 +54,7 @@ type Mirror struct {
 	replaySlice   int
 	carrySlice    int
 	smallFlushes  int
+	impatient     bool // checkpoints do not wait for HWM to pass a look
 	joinsTogether int
 	evolveLooks   int
 	compactRun    int
@@ -84,7 +85,9 @@ type Mirror struct {
 	applied      LSN   // end of the last commit applied, or of the keepalive that came after it
 	abandoned    bool  // a stop came inside a transaction; what was applied of it counts for nothing
 	durable      LSN
-	cut          LSN // of the checkpoint in flight; 0 when there is none
+	doubtful     bool   // no look shows that the catalogue at durable was the one that the tables are known by
+	closures     uint64 // counts tables that were closed
+	cut          LSN    // of the checkpoint in flight; 0 when there is none
 	lastCommit   commitMark
 	guard        forkGuard
 	refuseStream context.CancelCauseFunc // of the present connection

@@ -35,6 +35,7 @@ type modelTable struct {
 	defs    []modelDef
 	missing map[int16]cell
 	excused map[string]bool // by uuid, contents that need not take a change of columns over in place
+	silent  map[string]LSN  // by uuid, contents of which rows have left silently, since when
 	// nulled counts, by commit, values sent that the mirror holds as NULL.
 	nulled []nulledAt
 }

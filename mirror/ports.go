@@ -78,6 +78,8 @@ type Warehouse interface {
 	Examine(ctx context.Context, moved iceberg.MovedTable) (*iceberg.Foreign, error)
 	Adopt(f *iceberg.Foreign)
 	Refuse(uuid string)
+	// Held is a table as the last commit made it.
+	Held(uuid string) (t iceberg.TableState, ok bool)
 	// Discard deletes a data file that was written and never committed.
 	Discard(ctx context.Context, path string) error
 	// Expire takes snapshots that nothing needs any more out of at most so many tables; a dry run says which there are in all.

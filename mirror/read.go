@@ -112,13 +112,13 @@ func (m *Mirror) outside(err error) error {
 }
 
 // frozenAt is a state at the last good LSN of failed tables, below the window: only they can be read in it. Their content
-// neither folds nor goes away while they are failed.
+// neither folds nor goes away while they are failed. That of a table which was closed in this life may have been folded before; it is at a checkpoint.
 func (m *Mirror) frozenAt(at LSN) (*readstate.State, bool) {
 	if at == 0 {
 		return nil, false
 	}
 	for _, v := range m.shared.views() {
-		if v.failure != nil && v.failure.Good == at {
+		if v.failure != nil && v.failure.Good == at && (!v.failure.Closed || v.table.left) {
 			// Registered, so that the content stays should the table be replaced meanwhile.
 			p, err := m.marks.register(0)
 			if err != nil {
@@ -178,7 +178,7 @@ func (v *tableView) unreadable(at LSN, how reading) string {
 	if why := unreadable(v.table.name, v.state, v.failure, at); why != "" {
 		return why
 	}
-	if how == frozen && (v.failure == nil || v.failure.Good != at) {
+	if how == frozen && (v.failure == nil || v.failure.Good != at || v.failure.Closed && !v.table.left) {
 		return fmt.Sprintf("table %s cannot be read at %s: it lies below the readable window", v.table, at)
 	}
 	return ""

@@ -55,7 +55,7 @@ func (m *Mirror) recover(ctx context.Context) error {
 	if !doc.LastCommit.Time.IsZero() {
 		m.counts.currentAt.Store(doc.LastCommit.Time.UnixNano())
 	}
-	m.catalogLSN = doc.Cut
+	m.catalogLSN, m.doubtful = doc.Cut, doc.Doubtful
 	m.setDurable(doc.Cut)
 	held := make(map[string]*iceberg.TableState, len(st.Tables))
 	for i := range st.Tables {
@@ -121,6 +121,7 @@ func (m *Mirror) recoverTable(r tableRecord, held *iceberg.TableState, fault err
 		at = min(at, t.failure.Good)
 	}
 	t.hold(m, held.Files, at)
+	t.left = t.closed()
 	if t.state == stateStreaming {
 		t.open = m.newBatchSegment(t)
 	}

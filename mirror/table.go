@@ -40,8 +40,9 @@ type failure struct {
 	// Missing is the fingerprint that the table had when the source changed a row that was not found. When the catalogue shows another one, that is
 	// why: labels of enums and attributes of composites give a row another text without a row event. The table is then copied again.
 	Missing string `json:"missing,omitempty"`
-	// Foreign says that another writer has changed the table in the catalog: nothing is committed to it any more. What it held at Good stays.
-	Foreign bool `json:"foreign,omitempty"`
+	// Closed says that nothing is committed to the table any more: another writer has changed it in the catalog, or what came since the last commit may
+	// not be what the source had. What it held at Good stays.
+	Closed bool `json:"closed,omitempty"`
 	// Absent says that the source does not publish the table any more: it is Gone, and there is nothing that it could be copied from.
 	Absent bool `json:"absent,omitempty"`
 }
@@ -127,6 +128,7 @@ type table struct {
 	retired     LSN           // another table took its place here; 0 while it is one of the mirror's
 	replayed    LSN           // end LSN of the last commit replayed before it joined; 0 once it has joined
 	copiedAt    LSN           // of the snapshot that its rows were copied from; 0 after a restart
+	left        bool          // closed, and its content is that of the last commit
 	truncatedBy []uint32      // the transactions that truncated it last (noteTruncate)
 	seen        uint64        // Snapshot of the look at the catalogue that its definition comes from; 0 for the first copy's
 }
@@ -245,6 +247,9 @@ func (t *table) setShape(s *shape) {
 		t.reading = append(t.reading, newColumn(s.columns[k].typ))
 	}
 }
+
+// closed says that nothing is committed to the table any more.
+func (t *table) closed() bool { return t.failure != nil && t.failure.Closed }
 
 // install makes the table's present segments the version that readers find.
 func (t *table) install() {

@@ -104,7 +104,9 @@ func (m *Mirror) judge() error {
 			}
 			m.catalogSeen = c.Snapshot
 		}
-		m.catalogLSN = max(m.catalogLSN, c.CheckedLSN)
+		if m.catalogLSN = max(m.catalogLSN, c.CheckedLSN); m.catalogLSN >= m.durable {
+			m.doubtful = false
+		}
 	}
 	m.thinLooks()
 	return nil
@@ -179,7 +181,7 @@ func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) error {
 				m.wantJoin(t.oid, t, "the table's definition changed before a row was not found")
 			case ok && now.Unsupported != "" && t.failure.Missing != "":
 				// That is why.
-				f := &failure{Reason: now.Unsupported, Remedy: remedyChanged, LSN: c.LSN, Good: t.failure.Good, Damaged: t.failure.Damaged, Foreign: t.failure.Foreign, Gone: true}
+				f := &failure{Reason: now.Unsupported, Remedy: remedyChanged, LSN: c.LSN, Good: t.failure.Good, Damaged: t.failure.Damaged, Closed: t.failure.Closed, Gone: true}
 				m.logFailure(t.String(), c.LSN, f)
 				t.failure, t.dirty = f, true
 				m.updateShared()
@@ -189,7 +191,7 @@ func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) error {
 		case !ok:
 			m.absent(t, c.LSN, "")
 		case now.Unsupported != "":
-			m.fail(t, c.LSN, &failure{Reason: now.Unsupported, Remedy: remedyChanged, Gone: true})
+			m.fail(t, c.LSN, &failure{Reason: now.Unsupported, Remedy: remedyChanged, Gone: true, Closed: true})
 		case now.Fingerprint != t.fingerprint:
 			if s := t.evolved(now); s == nil || m.binary && !tableBinaryOK(now) {
 				m.outdated(t, t.oid, c.LSN, "the table's definition changed: "+t.changed(now))
@@ -264,7 +266,7 @@ func (m *Mirror) resolve(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) {
 		case now == nil:
 			m.absent(t, m.applied, " while the mirror was stopped")
 		case now.Unsupported != "":
-			m.fail(t, m.applied, &failure{Reason: now.Unsupported, Remedy: remedyChanged, Gone: true})
+			m.fail(t, m.applied, &failure{Reason: now.Unsupported, Remedy: remedyChanged, Gone: true, Closed: true})
 		case now.Fingerprint != t.fingerprint:
 			reason = "the table's definition changed while the mirror was stopped: " + t.changed(now)
 		default:

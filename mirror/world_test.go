@@ -44,6 +44,7 @@ type world struct {
 	eager    bool  // keys of a transaction are looked up together, however few
 	faults   int   // tables that may still be made to fail
 	alters   bool  // columns come, go, and get other names
+	silence  bool  // rows go without a word on the stream
 	steady   bool  // not now
 	others   bool  // another engine commits to the tables too
 	sound    bool  // no effect fails
@@ -61,6 +62,8 @@ type world struct {
 	snapshots   int // committed ones that were compared
 	longest     int // checkpoints that one reader stayed for
 	changesSeen int // by compareChanges
+	// Of committed snapshots: tables that were closed, and cuts that were doubtful.
+	closedSeen, doubtfulSeen int
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
@@ -154,7 +157,7 @@ func (w *world) start() {
 		m.probeRows, m.probeEntries = 2, 1
 	}
 	m.compactRun, m.compactRows, m.replaySlice, m.evolveLooks, m.smallFlushes = 2, 40, 1+w.rng.IntN(4), 2, 1
-	m.carrySlice = len(w.trace) % 3
+	m.carrySlice, m.impatient = len(w.trace)%3, true
 	w.check(m.recover(ctx))
 	w.m, w.stop, w.ended, w.sending = m, stop, make(chan error, 1), true
 	go func() { w.ended <- m.applyLoop(ctx) }()
@@ -410,6 +413,16 @@ func (w *world) step() {
 		w.settle() // each commit becomes visible at the time that the seed says
 	}
 	w.clock.advance(time.Duration(w.rng.Int64N(int64(600 * time.Millisecond))))
+	if w.silence && !w.steady {
+		switch w.rng.IntN(30) {
+		case 0:
+			w.silently()
+			return
+		case 1:
+			w.look()
+			return
+		}
+	}
 	if w.alters && !w.steady {
 		switch w.rng.IntN(30) {
 		case 0:
@@ -599,6 +612,9 @@ func (w *world) audit() {
 				continue
 			}
 			mt := w.table(t.oid)
+			if mt.silent[t.uuid] != 0 {
+				continue
+			}
 			w.noteBase(t)
 			base, want := mt.bases[t.uuid], int64(0)
 			for _, r := range mt.at(base) {
