@@ -389,6 +389,19 @@ func (m *Mirror) reap(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := m.remove(ctx, indexes, discarded, paths); err != nil {
+		again := m.inTurn(ctx, func() error { // absent files are no error
+			m.staleIndexes, m.discarded = append(m.staleIndexes, indexes...), append(m.discarded, discarded...)
+			m.garbage = append(m.garbage, garbage{paths: paths})
+			return nil
+		})
+		return errors.Join(err, again)
+	}
+	return nil
+}
+
+// remove deletes FileIndexes, data files that no commit named, and files that a commit or an expiry has let go of.
+func (m *Mirror) remove(ctx context.Context, indexes, discarded, unreachable []string) error {
 	for _, path := range indexes {
 		if err := m.files.Remove(path); err != nil {
 			return fmt.Errorf("remove file index %s: %w", path, err)
@@ -399,14 +412,10 @@ func (m *Mirror) reap(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(paths) == 0 {
+	if len(unreachable) == 0 {
 		return nil
 	}
-	if err := m.warehouse.DeleteUnreachable(ctx, paths); err != nil {
-		again := m.inTurn(ctx, func() error { m.garbage = append(m.garbage, garbage{paths: paths}); return nil })
-		return errors.Join(err, again)
-	}
-	return nil
+	return m.warehouse.DeleteUnreachable(ctx, unreachable)
 }
 
 // reap drops the table's ended segments once no reader is left that sees them. The applier's turn.

@@ -228,3 +228,34 @@ func TestFilesDeletedLater(t *testing.T) {
 	})
 	b.noOrphans(t, m)
 }
+
+// TestFilesThatStay: of files that are to be deleted none is forgotten because another one cannot be.
+func TestFilesThatStay(t *testing.T) {
+	w := quietWorld(t, 22)
+	ctx := context.Background()
+	w.ware.deleting = func() error { return syscall.ENOSPC }
+	w.check(w.m.inTurn(ctx, func() error {
+		w.m.staleIndexes = append(w.m.staleIndexes, w.dir+"/gone.fidx")
+		w.m.discarded = append(w.m.discarded, "/w/a/1.parquet", "/w/a/2.parquet")
+		w.m.garbage = append(w.m.garbage, garbage{paths: []string{"/w/a/3.parquet"}})
+		return nil
+	}))
+	if err := w.m.reap(ctx); !isDiskFull(err) {
+		t.Fatalf("the disk is full, but: %v", err)
+	}
+	w.check(w.m.inTurn(ctx, func() error {
+		if len(w.m.discarded) != 2 || len(w.m.garbage) != 1 {
+			t.Errorf("%v and %v are still to be deleted", w.m.discarded, w.m.garbage)
+		}
+		return nil
+	}))
+	w.ware.deleting = nil
+	w.check(w.m.reap(ctx))
+	w.check(w.m.inTurn(ctx, func() error {
+		if len(w.m.staleIndexes)+len(w.m.discarded)+len(w.m.garbage) != 0 {
+			t.Errorf("%v, %v and %v are still to be deleted", w.m.staleIndexes, w.m.discarded, w.m.garbage)
+		}
+		return nil
+	}))
+	w.end()
+}

@@ -127,6 +127,22 @@ var early map[*table][]earlyLookup
 	{name: "field ids are given again", tests: "^TestModelAlters$", edits: []edit{{"evolve.go", "iceberg.AssignFieldIDs(arrow.NewSchema(fields, nil), t.lastFieldID)", "iceberg.AssignFieldIDs(arrow.NewSchema(fields, nil), 1)"}}},
 	{name: "a flush of some shapes is taken for all", tests: "^TestModelAlters$", edits: []edit{{"rewrite.go", "if more, err := m.flushShape(ctx, t, upTo); err != nil || !more {", "if _, err := m.flushShape(ctx, t, upTo); err != nil || true {"}}},
 
+	{name: "a cut is not confirmed", tests: "^TestModelSilence$", edits: []edit{{"closed.go", "	if !sure && m.shared.get().state == \"streaming\" {\n", "	if sure = true; !sure {\n"}}},
+	{name: "a look that shows other rows confirms", tests: "^TestModelSilence$", edits: []edit{{"closed.go", " || t.storage.rewritten(now))", ")"}}},
+	{name: "a look from before the cut confirms", tests: "^TestModelSilence$", edits: []edit{{"closed.go", "sure = m.catalogLSN >= cp.cut || ", "sure = m.catalogLSN > 0 || "}}},
+	{name: "a cut goes on with tables that were closed", tests: "^TestModelSilence$", edits: []edit{
+		{"closed.go", "	if changed && cp.attempt < confirmAgain {\n", "	if changed && cp.attempt < 0 {\n"},
+		{"checkpoint.go", "	if m.closures != cp.closures { ", "	if m.closures > 1<<60 { "}}},
+	{name: "a closed table is committed", tests: "^TestModelSilence$", edits: []edit{{"apply.go", "&failure{Reason: why, Remedy: remedyOutdated, Closed: true}", "&failure{Reason: why, Remedy: remedyOutdated}"}}},
+	{name: "a doubtful commit is good", tests: "^TestModelSilence$", edits: []edit{{"closed.go", "	if !t.created || m.doubtful {\n", "	if !t.created {\n"}}},
+	{name: "doubt is forgotten by a restart", tests: "^TestModelSilence$", edits: []edit{{"recover.go", "m.catalogLSN, m.doubtful = doc.Cut, doc.Doubtful", "m.catalogLSN, m.doubtful = doc.Cut, false"}}},
+	{name: "doubt is forgotten by the next look", tests: "^TestDoubtEnds$", edits: []edit{{"watch.go", "c.CheckedLSN); m.catalogLSN >= m.durable {", "c.CheckedLSN); m.catalogLSN >= 0 {"}}},
+	{name: "a table closed during its commit keeps its old last good LSN", tests: "^TestModelSilence$", edits: []edit{{"checkpoint.go", "			f.Good = cp.cut\n", ""}}},
+	{name: "a closed table shows what it held in the end", tests: "^TestModelSilence$", edits: []edit{{"closed.go", "left.hold(m, files, f.Good)", "left.files = t.files"}}},
+	{name: "what a closed table held is read below the window", tests: "^TestModel", edits: []edit{
+		{"read.go", "v.failure.Good == at && (!v.failure.Closed || v.table.left) {", "v.failure.Good == at {"},
+		{"read.go", " || v.failure.Closed && !v.table.left) {", ") {"}}},
+
 	{name: "carry-over omitted", edits: []edit{{"carry.go", "if err := rw.carry(rw.log); err != nil {", "if err := rw.carry(rw.log[:0]); err != nil {"}}},
 	{name: "slices not carried over", edits: []edit{{"carry.go", "if err := rw.carry(slice); err != nil {", "if err := rw.carry(slice[:0]); err != nil {"}}},
 	{name: "deletions before the log not carried over", tests: "^TestCarry$", edits: []edit{{"carry.go", "deletion.Carry(rw.floor, before)", "deletion.Carry(rw.floor, before[:0])"}}},
@@ -153,7 +169,7 @@ var early map[*table][]earlyLookup
 	{name: "the cut is not registered", edits: []edit{{"checkpoint.go", "	m.cut = cp.cut\n", "	m.cut = cp.cut\n	m.marks.release(cp.pin)\n"}}},
 	{name: "the document is newer than the cut", edits: []edit{{"checkpoint.go", "	cp.commit = iceberg.Commit{\n", "	cp.doc = m.document(cp.cut)\n	cp.commit = iceberg.Commit{\n"}}},
 	{name: "an unfinished table is not dirty again", edits: []edit{{"apply.go", "	t.dirty = true\n	if !t.touched {\n", "	t.dirty = t.dirty || !t.touched && len(t.files) == 0\n	if !t.touched {\n"}}},
-	{name: "recovered vectors dropped", edits: []edit{{"foreign.go", "vis: deletion.FromVector(data.Deleted, at),", "vis: deletion.NewVisibility(at),"}}},
+	{name: "recovered vectors dropped", edits: []edit{{"closed.go", "vis: deletion.FromVector(data.Deleted, at),", "vis: deletion.NewVisibility(at),"}}},
 	{name: "failed table good up to the failure", edits: []edit{{"apply.go", "f.LSN, f.Good = lsn, m.applied", "f.LSN, f.Good = lsn, lsn"}}},
 	{name: "failed table committed at the cut", edits: []edit{{"checkpoint.go", "			at = min(at, t.failure.Good)\n", "			at = max(at, t.failure.Good)\n"}}},
 	{name: "failed table flushed whole", edits: []edit{{"rewrite.go", "	if good, ended := t.ended(m); ended {\n		upTo, rw.floor = min(upTo, good), min(rw.floor, good)\n", "	if good, ended := t.ended(m); ended {\n		rw.floor = min(rw.floor, good)\n"}}},
@@ -229,7 +245,7 @@ var early map[*table][]earlyLookup
 		{"compact.go", "||\n		slices.ContainsFunc(rw.inputs, func(s *segment) bool { return s.droppedAt.Load() != 0 }) {", "{"},
 		{"rewrite.go", "	rw.out.droppedAt.Store(dropped)\n", ""}}},
 	{name: "compacted rows found in their old files", edits: []edit{{"compact.go", "				x.segments[i] = nil\n", "				left = true\n"}}},
-	{name: "files are recovered as the commits list them", tests: "^TestFilesAreHeldInCreateOrder$", edits: []edit{{"foreign.go", "		return cmp.Or(cmp.Compare(a.MinLSN, b.MinLSN), cmp.Compare(a.MaxLSN, b.MaxLSN))\n", "		return cmp.Compare(0, 0)\n"}}},
+	{name: "files are recovered as the commits list them", tests: "^TestFilesAreHeldInCreateOrder$", edits: []edit{{"closed.go", "		return cmp.Or(cmp.Compare(a.MinLSN, b.MinLSN), cmp.Compare(a.MaxLSN, b.MaxLSN))\n", "		return cmp.Compare(0, 0)\n"}}},
 	{name: "rows that compaction moved are merged", tests: "^TestMergeLeavesOutWhatMoved$", edits: []edit{{"mergeindex.go", "places[at.File] >= 0\n", "true\n"}}},
 	{name: "compacted rows lose their create LSNs", tests: "^TestCompactMakesOneFile$", edits: []edit{{"compact.go", "	b.lsns.push(lsn)\n", "	b.lsns.push(1)\n"}}},
 

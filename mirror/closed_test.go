@@ -1,0 +1,40 @@
+package mirror
+
+import (
+	"context"
+	"testing"
+)
+
+// TestDoubtEnds: a commit is doubtful until a look is judged that began after its cut.
+func TestDoubtEnds(t *testing.T) {
+	w := quietWorld(t, 21)
+	ctx := context.Background()
+	w.transaction()
+	w.settle()
+	w.check(w.m.checkpoint(ctx))
+	early, err := w.source.Look(ctx)
+	w.check(err)
+	w.transaction()
+	w.settle()
+	w.m.setState("reconnecting", "")
+	w.check(w.m.checkpoint(ctx))
+	doubtful := func() (d bool) {
+		w.check(w.m.inTurn(ctx, func() error { d = w.m.doubtful; return nil }))
+		return d
+	}
+	if !doubtful() {
+		t.Error("a commit that no look has confirmed is certain")
+	}
+	late, err := w.source.Look(ctx)
+	w.check(err)
+	for _, c := range []struct {
+		look  look
+		doubt bool
+	}{{look{catalog: early}, true}, {look{catalog: late}, false}} {
+		w.check(w.m.inTurn(ctx, func() error { w.m.looks = append(w.m.looks, c.look); return w.m.judge() }))
+		if doubtful() != c.doubt {
+			t.Errorf("after a look at %s the commit at %s is doubtful: %v", c.look.catalog.CheckedLSN, w.m.durable, !c.doubt)
+		}
+	}
+	w.end()
+}
