@@ -389,33 +389,28 @@ func (m *Mirror) reap(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := m.remove(ctx, indexes, discarded, paths); err != nil {
-		again := m.inTurn(ctx, func() error { // absent files are no error
-			m.staleIndexes, m.discarded = append(m.staleIndexes, indexes...), append(m.discarded, discarded...)
-			m.garbage = append(m.garbage, garbage{paths: paths})
-			return nil
-		})
-		return errors.Join(err, again)
-	}
-	return nil
-}
-
-// remove deletes FileIndexes, data files that no commit named, and files that a commit or an expiry has let go of.
-func (m *Mirror) remove(ctx context.Context, indexes, discarded, unreachable []string) error {
-	for _, path := range indexes {
-		if err := m.files.Remove(path); err != nil {
-			return fmt.Errorf("remove file index %s: %w", path, err)
+	for err == nil && len(indexes) > 0 {
+		if err = m.files.Remove(indexes[0]); err == nil {
+			indexes = indexes[1:]
 		}
 	}
-	for _, path := range discarded {
-		if err := m.warehouse.Discard(ctx, path); err != nil {
-			return err
+	for err == nil && len(discarded) > 0 {
+		if err = m.warehouse.Discard(ctx, discarded[0]); err == nil {
+			discarded = discarded[1:]
 		}
 	}
-	if len(unreachable) == 0 {
+	if err == nil && len(paths) > 0 {
+		err = m.warehouse.DeleteUnreachable(ctx, paths)
+	}
+	if err == nil {
 		return nil
 	}
-	return m.warehouse.DeleteUnreachable(ctx, unreachable)
+	again := m.inTurn(ctx, func() error { // what is left
+		m.staleIndexes, m.discarded = append(m.staleIndexes, indexes...), append(m.discarded, discarded...)
+		m.garbage = append(m.garbage, garbage{paths: paths})
+		return nil
+	})
+	return errors.Join(err, again)
 }
 
 // reap drops the table's ended segments once no reader is left that sees them. The applier's turn.

@@ -232,11 +232,13 @@ func TestFilesDeletedLater(t *testing.T) {
 // TestFilesThatStay: of files that are to be deleted none is forgotten because another one cannot be.
 func TestFilesThatStay(t *testing.T) {
 	w := quietWorld(t, 22)
-	ctx := context.Background()
+	ctx := t.Context()
 	w.ware.deleting = func() error { return syscall.ENOSPC }
 	w.check(w.m.inTurn(ctx, func() error {
 		w.m.staleIndexes = append(w.m.staleIndexes, w.dir+"/gone.fidx")
-		w.m.discarded = append(w.m.discarded, "/w/a/1.parquet", "/w/a/2.parquet")
+		for _, path := range []string{"/w/a/1.parquet", "/w/a/2.parquet"} {
+			w.ware.files[path], w.m.discarded = nil, append(w.m.discarded, path)
+		}
 		w.m.garbage = append(w.m.garbage, garbage{paths: []string{"/w/a/3.parquet"}})
 		return nil
 	}))
