@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -46,6 +45,7 @@ type alterer struct {
 	session *harness.Session
 	ddl     *pgconn.PgConn // for the schema changes
 	m       *Mirror
+	rec     *recorder
 	gate    sync.RWMutex // writers hold it to write, comparisons to keep them from it
 	epoch   atomic.Int64 // of the newest definition of the table epoch that is committed
 	serial  int
@@ -61,22 +61,28 @@ const alteredTable = "(id int primary key, v text, m mood default 'a', p part)"
 
 func newAlterer(t *testing.T, seed uint64) *alterer {
 	a := &alterer{t: t, r: rand.New(rand.NewPCG(seed, 0xdd1)), quit: make(chan struct{})}
-	a.pg = harness.StartPostgres(t, harness.Setting("deadlock_timeout", "20ms"), harness.Setting("lock_timeout", "1s"),
-		harness.Setting("logical_decoding_work_mem", "64kB"))
-	a.pg.CreateMirrorRole(mirrorRole, "postgres")
-	a.pg.Exec("create type mood as enum('a', 'b', 'c')", "create type part as (m mood, n int)", "alter default privileges grant select on tables to public",
+	s := &script{Settings: alteredSettings, Setup: []string{"create type mood as enum('a', 'b', 'c')", "create type part as (m mood, n int)", "alter default privileges grant select on tables to public",
 		"create table left_half(id int primary key, v bigint)", "insert into left_half select i, 100 from generate_series(1, 300) i",
 		"create table right_half(id int primary key, v bigint)", "insert into right_half select i, -100 from generate_series(1, 300) i",
-		"create table epoch(id int primary key, e int)", "insert into epoch values (1, 0)", "create publication p for table left_half, right_half, epoch")
+		"create table epoch(id int primary key, e int)", "insert into epoch values (1, 0)", "create publication p for table left_half, right_half, epoch"}}
 	for _, name := range alteredNames[:5] {
-		a.pg.Exec("create table "+name+alteredTable, "insert into "+name+" select g, md5(g::text) from generate_series(1, 500) g", "alter publication p add table "+name)
+		s.Setup = append(s.Setup, "create table "+name+alteredTable, "insert into "+name+" select g, md5(g::text) from generate_series(1, 500) g", "alter publication p add table "+name)
 	}
-	a.session, a.ddl = a.pg.Open("postgres", "postgres"), a.connect()
-	args := []string{"--catalog-poll", "200ms", "--checkpoint-interval", oneOf("200ms", "1s", "30s")(a.r), "--batch-rows", oneOf("20", "500", "8192")(a.r),
+	s.Args = []string{"--catalog-poll", "200ms", "--checkpoint-interval", oneOf("200ms", "1s", "30s")(a.r), "--batch-rows", oneOf("20", "500", "8192")(a.r),
 		"--history", oneOf("0s", "3s")(a.r), "--memory", oneOf("1MiB", "25%")(a.r)}
-	t.Logf("seed %d: %q", seed, args)
-	a.m = StartMirror(t, a.pg, "p", args...)
+	a.begin(seed, s)
 	return a
+}
+
+// alteredSettings are those of the source.
+var alteredSettings = []string{"deadlock_timeout=20ms", "lock_timeout=1s", "logical_decoding_work_mem=64kB"}
+
+// begin starts the source and the mirror, and notes what happens from then on.
+func (a *alterer) begin(seed uint64, s *script) {
+	a.t.Logf("seed %d: %q", seed, s.Args)
+	a.pg = s.source(a.t)
+	a.session, a.ddl = a.pg.Open("postgres", "postgres"), a.connect()
+	a.m, a.rec = StartMirror(a.t, a.pg, "p", s.Args...), record(a.t, s)
 }
 
 // connect opens a connection on which statements may fail.
@@ -96,6 +102,31 @@ func tried(conn *pgconn.PgConn, sql string) bool {
 	return err == nil
 }
 
+// done is tried, and noted.
+func (a *alterer) done(conn *pgconn.PgConn, sql string) bool {
+	ok := tried(conn, sql)
+	if ok {
+		a.rec.add(act{Do: "sql", SQL: []string{sql}})
+	}
+	return ok
+}
+
+// kill ends pgmirror by SIGKILL, stop by SIGTERM; both start it again.
+func (a *alterer) kill() {
+	a.rec.add(act{Do: "kill"})
+	a.m.Kill()
+	a.m.Start()
+}
+
+func (a *alterer) stop() {
+	a.rec.add(act{Do: "stop"})
+	a.m.WaitStatus("answering", func(*mirror.Status) bool { return true })
+	if code := a.m.Stop(); code != 0 {
+		a.t.Fatalf("SIGTERM: exit code %d", code)
+	}
+	a.m.Start()
+}
+
 func (a *alterer) run() {
 	for n := range uint64(2) {
 		writer := a.connect()
@@ -112,14 +143,9 @@ func (a *alterer) run() {
 		case step%20 == 0:
 			a.compare()
 		case a.r.IntN(12) == 0:
-			a.m.Kill()
-			a.m.Start()
+			a.kill()
 		case a.r.IntN(25) == 0:
-			a.m.WaitStatus("answering", func(*mirror.Status) bool { return true })
-			if code := a.m.Stop(); code != 0 {
-				a.t.Fatalf("SIGTERM: exit code %d", code)
-			}
-			a.m.Start()
+			a.stop()
 		}
 		time.Sleep(time.Duration(a.r.IntN(120)) * time.Millisecond)
 	}
@@ -155,44 +181,40 @@ func (a *alterer) write(conn *pgconn.PgConn, r *rand.Rand) {
 				sql = append(sql, fmt.Sprintf("savepoint s; delete from %s where id < %d; rollback to s", name, from))
 			}
 		}
-		tried(conn, strings.Join(append(sql, "commit"), "; "))
+		a.done(conn, strings.Join(append(sql, "commit"), "; "))
 		id, amount := 1+r.IntN(300), r.IntN(50)
-		tried(conn, fmt.Sprintf("begin; update left_half set v = v + %d where id = %d; update right_half set v = v - %d where id = %d; commit", amount, id, amount, 301-id))
+		a.done(conn, fmt.Sprintf("begin; update left_half set v = v + %d where id = %d; update right_half set v = v - %d where id = %d; commit", amount, id, amount, 301-id))
 		a.gate.RUnlock()
 	}
 }
 
 // readHalves reads what every transaction and every schema change keeps.
 func (a *alterer) readHalves() {
-	a.reading("select (select sum(v) from left_half) + (select sum(v) from right_half), (select count(*) from left_half), (select count(*) from right_half)",
-		func(int64) string { return "0|300|300" })
+	a.reading(func() act {
+		return act{SQL: []string{"select (select sum(v) from left_half) + (select sum(v) from right_half), (select count(*) from left_half), (select count(*) from right_half)"}, Want: "0|300|300"}
+	})
 }
 
 // readEpoch reads what the schema changes of a table put into its rows, with no row event.
 func (a *alterer) readEpoch() {
-	a.reading("select max(e), count(*) from epoch", func(before int64) string { return fmt.Sprintf("%d|1", before) })
+	a.reading(func() act {
+		return act{SQL: []string{"select max(e), count(*) from epoch"}, Want: fmt.Sprintf("%d|1", a.epoch.Load()), Least: true}
+	})
 }
 
-// reading asks a question again and again. The answer is an error, or what is wanted: of a first column that grows, at least that.
-func (a *alterer) reading(query string, want func(epoch int64) string) {
+// reading asks a question again and again. The answer is an error, or what is wanted at least.
+func (a *alterer) reading(question func() act) {
 	for {
 		select {
 		case <-a.quit:
 			return
 		case <-time.After(20 * time.Millisecond):
 		}
-		wanted := want(a.epoch.Load())
-		rows, err := a.m.TrySQL(query, "--wait-lsn", "source")
-		if err != nil || len(rows) != 1 {
-			continue
-		}
-		got := show(rows)
-		first, rest, _ := strings.Cut(got, "|")
-		least, wantedRest, _ := strings.Cut(wanted, "|")
-		n, err := strconv.ParseInt(first, 10, 64)
-		m, _ := strconv.ParseInt(least, 10, 64)
-		if err != nil || rest != wantedRest || n < m || n > m && least == "0" && rest == "300|300" {
-			a.t.Errorf("%s: a reader saw %s, want %s", query, got, wanted)
+		q := question()
+		q.Do = "read"
+		if wrong := q.answered(a.m); wrong != "" {
+			a.rec.add(q)
+			a.t.Error(wrong)
 			return
 		}
 	}
@@ -258,7 +280,7 @@ func (a *alterer) change() {
 
 // exec runs one schema change; a source that waits too long for a lock refuses it.
 func (a *alterer) exec(sql string) bool {
-	if !tried(a.ddl, sql) {
+	if !a.done(a.ddl, sql) {
 		a.refused++
 		return false
 	}
@@ -290,7 +312,7 @@ func (a *alterer) leave(name string) {
 		return i < 0 || s.Tables[i].State != "streaming" && s.Tables[i].State != "copying"
 	})
 	a.exec("insert into " + name + "(id, v) values (9002, 'unseen') on conflict do nothing")
-	if !tried(a.ddl, "alter publication p add table "+name) {
+	if !a.done(a.ddl, "alter publication p add table "+name) {
 		a.t.Fatalf("%s cannot be put back", name)
 	}
 }
@@ -312,28 +334,16 @@ func (a *alterer) table() string {
 	return names[a.r.IntN(len(names))]
 }
 
-// compare waits until all tables are streaming and holds them against the source's, row by row, while nobody writes.
+// compare waits until all tables can be read and holds them against the source's, row by row, while nobody writes.
 func (a *alterer) compare() {
 	a.t.Helper()
 	a.gate.Lock()
 	defer a.gate.Unlock()
 	names := append(a.tables(), "left_half", "right_half", "epoch")
-	caughtUp(a.pg, a.m)
-	a.m.WaitStatus("all tables are streaming", func(s *mirror.Status) bool {
-		for _, name := range names {
-			if !slices.ContainsFunc(s.Tables, func(ts mirror.TableStatus) bool { return ts.Name == "public."+name && ts.State == "streaming" }) {
-				return false
-			}
-		}
-		return s.State == "streaming"
-	})
+	var queries []string
 	for _, name := range names {
-		// Looks may still find something; a query waits for them, and for the copy that they ask for.
-		within(a.t, name+" is read", func() bool {
-			_, err := a.m.TrySQL("select 1 from "+name+" limit 1", "--wait-lsn", "source")
-			return err == nil
-		})
-		alike(a.t, a.pg, a.m, "select * from "+name+" order by id")
+		queries = append(queries, "select * from "+name+" order by id")
 	}
-	a.m.Verify(names...)
+	a.rec.add(act{Do: "compare", SQL: queries})
+	compareAll(a.t, a.pg, a.m, queries)
 }

@@ -9,9 +9,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"pgmirror/mirror"
-	"pgmirror/test/harness"
 )
 
 var (
@@ -46,24 +43,19 @@ var shapes = map[string]struct{ columns, key, leaf string }{
 
 func newPartitioner(t *testing.T, seed uint64) *partitioner {
 	p := &partitioner{&alterer{t: t, r: rand.New(rand.NewPCG(seed, 0x9a7)), quit: make(chan struct{})}}
-	p.pg = harness.StartPostgres(t, harness.Setting("deadlock_timeout", "20ms"), harness.Setting("lock_timeout", "1s"), harness.Setting("logical_decoding_work_mem", "64kB"))
-	p.pg.Needs(15, "notice of tables that become partitions")
-	p.pg.CreateMirrorRole(mirrorRole, "postgres")
-	p.pg.Exec("alter default privileges grant select on tables to public", "create table epoch(id int primary key, e int) partition by list (id)",
-		"create table epoch_leaf partition of epoch for values in (1)", "insert into epoch values (1, 0)")
+	s := &script{Version: 15, Settings: alteredSettings, Setup: []string{"alter default privileges grant select on tables to public", "create table epoch(id int primary key, e int) partition by list (id)",
+		"create table epoch_leaf partition of epoch for values in (1)", "insert into epoch values (1, 0)"}}
 	for root, shape := range shapes {
-		p.pg.Exec("create table "+root+shape.columns+" partition by range (d)", strings.ReplaceAll(shape.key, "NAME", root))
+		s.Setup = append(s.Setup, "create table "+root+shape.columns+" partition by range (d)", strings.ReplaceAll(shape.key, "NAME", root))
 		for slot := range partitionSlots - 2 {
-			p.pg.Exec(strings.Split(p.made(root, slot, fmt.Sprintf("%s_%d_0", root, slot)), "; ")...)
+			s.Setup = append(s.Setup, strings.Split(p.made(root, slot, fmt.Sprintf("%s_%d_0", root, slot)), "; ")...)
 		}
-		p.pg.Exec(fmt.Sprintf("insert into %s select g, g %% %d, md5(g::text) from generate_series(1, 1000) g", root, 10*(partitionSlots-2)))
+		s.Setup = append(s.Setup, fmt.Sprintf("insert into %s select g, g %% %d, md5(g::text) from generate_series(1, 1000) g", root, 10*(partitionSlots-2)))
 	}
-	p.pg.Exec("create publication p for table keyed, whole, epoch with (publish_via_partition_root)")
-	p.session, p.ddl = p.pg.Open("postgres", "postgres"), p.connect()
-	args := []string{"--catalog-poll", oneOf("100ms", "400ms")(p.r), "--checkpoint-interval", oneOf("200ms", "1s", "30s")(p.r), "--batch-rows", oneOf("20", "500", "8192")(p.r),
+	s.Setup = append(s.Setup, "create publication p for table keyed, whole, epoch with (publish_via_partition_root)")
+	s.Args = []string{"--catalog-poll", oneOf("100ms", "400ms")(p.r), "--checkpoint-interval", oneOf("200ms", "1s", "30s")(p.r), "--batch-rows", oneOf("20", "500", "8192")(p.r),
 		"--history", oneOf("0s", "3s")(p.r), "--memory", oneOf("1MiB", "25%")(p.r)}
-	t.Logf("seed %d: %q", seed, args)
-	p.m = StartMirror(t, p.pg, "p", args...)
+	p.begin(seed, s)
 	return p
 }
 
@@ -74,7 +66,7 @@ func (p *partitioner) run() {
 		p.jobs.Go(func() {
 			for p.waiting(r) {
 				p.gate.RLock()
-				tried(writer, p.transaction(r))
+				p.done(writer, p.transaction(r))
 				p.gate.RUnlock()
 			}
 		})
@@ -88,14 +80,9 @@ func (p *partitioner) run() {
 		case step%10 == 0:
 			p.compare()
 		case p.r.IntN(12) == 0:
-			p.m.Kill()
-			p.m.Start()
+			p.kill()
 		case p.r.IntN(25) == 0:
-			p.m.WaitStatus("answering", func(*mirror.Status) bool { return true })
-			if code := p.m.Stop(); code != 0 {
-				p.t.Fatalf("SIGTERM: exit code %d", code)
-			}
-			p.m.Start()
+			p.stop()
 		}
 		time.Sleep(time.Duration(p.r.IntN(250)) * time.Millisecond)
 	}
@@ -245,15 +232,7 @@ func (p *partitioner) compare() {
 	p.t.Helper()
 	p.gate.Lock()
 	defer p.gate.Unlock()
-	caughtUp(p.pg, p.m)
-	for _, root := range []string{"keyed", "whole", "epoch"} {
-		within(p.t, root+" is read", func() bool {
-			_, err := p.m.TrySQL("select 1 from "+root+" limit 1", "--wait-lsn", "source")
-			return err == nil
-		})
-	}
-	alike(p.t, p.pg, p.m, "select * from keyed order by id, d")
-	alike(p.t, p.pg, p.m, "select id, d, v, count(*) from whole group by id, d, v order by id, d, v")
-	alike(p.t, p.pg, p.m, "select * from epoch")
-	p.m.Verify("keyed", "whole", "epoch")
+	queries := []string{"select * from keyed order by id, d", "select id, d, v, count(*) from whole group by id, d, v order by id, d, v", "select * from epoch"}
+	p.rec.add(act{Do: "compare", SQL: queries})
+	compareAll(p.t, p.pg, p.m, queries)
 }
