@@ -11,7 +11,11 @@ import (
 // writesTo finds where a statement writes a file that its text names: COPY … TO 'file', EXPORT DATABASE 'directory', ATTACH 'file'.
 var writesTo = regexp.MustCompile(`(?is)\b(?:to|export\s+database|attach(?:\s+or\s+replace)?(?:\s+database)?(?:\s+if\s+not\s+exists)?)\s+[e]?'((?:[^']|'')*)'`)
 
-var writer = regexp.MustCompile(`(?is)\b(?:copy|export|attach)\b`)
+// setTo finds the same in the settings that name files to be written: SET temp_directory = 'directory', PRAGMA log_query_path = 'file',
+// CALL enable_logging(storage_path := 'directory').
+var setTo = regexp.MustCompile(`(?is)\b"?(?:temp_directory|log_query_path|profiling_output|profile_output|extension_directory|secret_directory|home_directory|storage_path)"?\s*(?:=|:=|=>|\bto\b)\s*[e]?'((?:[^']|'')*)'`)
+
+var writer = regexp.MustCompile(`(?is)\b(?:copy|export|attach|set|pragma|call)\b`)
 
 // refuseOwnFiles is an error when a statement would write into the directory that Config.Protect names. It is a guard against slips:
 // it does not see a path that is computed or comes from a parameter.
@@ -23,7 +27,7 @@ func (db *DB) refuseOwnFiles(script string) error {
 	if err != nil {
 		return fmt.Errorf("find the data directory: %w", err)
 	}
-	for _, found := range writesTo.FindAllStringSubmatch(script, -1) {
+	for _, found := range append(writesTo.FindAllStringSubmatch(script, -1), setTo.FindAllStringSubmatch(script, -1)...) {
 		name := strings.TrimPrefix(strings.ReplaceAll(found[1], "''", "'"), "file://")
 		path, err := realPath(name)
 		if err != nil {

@@ -29,6 +29,8 @@ func TestOwnFilesAreProtected(t *testing.T) {
 		"COPY (SELECT 1) TO '" + data + "/catalog.db' (FORMAT csv)", "SELECT 1; copy (select 1) to\n'warehouse/x.parquet'",
 		"COPY (SELECT 1) TO '" + root + "/link/new/x.csv'", "COPY (SELECT 1) TO '../data/x.csv'", "EXPORT DATABASE '" + data + "/out'",
 		"ATTACH '" + data + "/x.duckdb' AS x", "ATTACH IF NOT EXISTS 'x.duckdb'", "COPY (SELECT 1) TO 'file://" + data + "/x.csv'",
+		"SET temp_directory = '" + data + "/tmp'", "set global \"log_query_path\" to 'queries.log'", "PRAGMA profiling_output='" + data + "/profile.json'",
+		"CALL enable_logging(storage = 'file', storage_path := '" + data + "')",
 	} {
 		if _, err := db.Query(context.Background(), sql); err == nil || !strings.Contains(err.Error(), "data directory") {
 			t.Errorf("%s: %v", sql, err)
@@ -41,6 +43,7 @@ func TestOwnFilesAreProtected(t *testing.T) {
 	if err := os.Mkdir(out, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	query(t, db, "SET temp_directory = '"+out+"/tmp'; SET search_path = 'main'")
 	query(t, db, "COPY (SELECT 1 AS a) TO '"+out+"/it''s.parquet'; ATTACH '"+out+"/x.duckdb' AS x")
 	if err := os.Link(filepath.Join(out, "it's.parquet"), filepath.Join(data, "f.parquet")); err != nil {
 		t.Fatal(err)

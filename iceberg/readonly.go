@@ -180,7 +180,7 @@ func (c *Committed) table(i int, name TableName, at LSN, newest bool) *readstate
 	}
 	t := c.tables[i]
 	if snapshot, ok := t.at(at); snapshot == nil || !ok {
-		out.Err = fmt.Sprintf("the table did not exist in the mirror at %s", at)
+		out.Err = fmt.Sprintf("the table as it is now was not in the mirror at %s: it was copied, or copied again, later", at)
 		if !ok {
 			out.Err = fmt.Sprintf("the table's snapshot of %s has expired", at)
 		}

@@ -88,6 +88,9 @@ func (m *Mirror) pinTime(ctx context.Context, wait LSN, t time.Time) (*readstate
 func (m *Mirror) readable(ctx context.Context, wait LSN) error {
 	if wait > 0 {
 		if err := m.marks.wait(ctx, wait); err != nil {
+			if why := m.cfg.Disk.Paused(); why != "" {
+				err = fmt.Errorf("%w; the mirror is paused: %s", err, why)
+			}
 			return err
 		}
 	}
@@ -258,7 +261,7 @@ func (m *Mirror) SearchPath() []string { return m.shared.get().searchPath }
 func (m *Mirror) sourcePoint(ctx context.Context) (LSN, *pgcdc.Catalog, error) {
 	for {
 		at, c, err := m.sourcePointNow(ctx)
-		if err == nil || m.shared.get().state != "streaming" && m.shared.get().state != "reconnecting" {
+		if state := m.shared.get().state; err == nil || state != "streaming" && state != "reconnecting" && state != "starting" {
 			return at, c, err
 		}
 		select {

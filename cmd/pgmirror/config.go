@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -111,8 +110,10 @@ func loadSettings(configFile string, environ []string, flags flagValues) (*setti
 		}
 	}
 	slices.Sort(s.unknown)
-	if v, ok := file["source"]; ok && env["PGMIRROR_SOURCE"] == "" && flags["source"] == "" || file["token"].path != "" {
-		s.secretFile = cmp.Or(v.path, file["token"].path)
+	if v, ok := file["source"]; ok && env["PGMIRROR_SOURCE"] == "" && flags["source"] == "" && passwordIn(v.text) {
+		s.secretFile = v.path
+	} else {
+		s.secretFile = file["token"].path
 	}
 	if len(faults) == 0 {
 		faults = s.checkTogether()

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -15,14 +18,25 @@ func (a *app) openSecrets(s *settings) (paths []string) {
 		passFile = filepath.Join(home, ".pgpass")
 	}
 	config, err := pgconn.ParseConfig(s.Source)
-	secret := err == nil && config.Password != "" // from the source, the environment or the pass file
-	if (secret || s.Token != "") && othersMayRead(s.secretFile) {
+	if othersMayRead(s.secretFile) {
 		paths = append(paths, s.secretFile)
 	}
-	if secret && othersMayRead(passFile) {
+	if err == nil && config.Password != "" && othersMayRead(passFile) {
 		paths = append(paths, passFile)
 	}
 	return paths
+}
+
+// passwordKeyword finds a password among libpq's keywords.
+var passwordKeyword = regexp.MustCompile(`(?:^|\s)password\s*=`)
+
+// passwordIn says whether a source names a password itself.
+func passwordIn(source string) bool {
+	if u, err := url.Parse(source); err == nil && strings.HasPrefix(u.Scheme, "postgres") {
+		_, has := u.User.Password()
+		return has || u.Query().Has("password")
+	}
+	return passwordKeyword.MatchString(source)
 }
 
 func othersMayRead(path string) bool {

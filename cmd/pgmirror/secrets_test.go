@@ -32,7 +32,8 @@ func TestOpenSecrets(t *testing.T) {
 		"config":              {"source: postgres://u:x@h/d\n", "", 0o644, 0o600, nil, true, false},
 		"config, no password": {"source: postgres://u@h/d\n", "", 0o644, 0o600, nil, false, false},
 		"token":               {"token: 0123456789abcdef\n", "", 0o640, 0o600, []string{"PGMIRROR_SOURCE=postgres://u@h/d"}, true, false},
-		"pass file":           {"source: postgres://u@h/d\n", pass, 0o644, 0o604, nil, true, true},
+		"pass file":           {"source: postgres://u@h/d\n", pass, 0o644, 0o604, nil, false, true},
+		"keywords":            {"source: host=h user=u password = x\n", "", 0o644, 0o600, nil, true, false},
 		"overridden":          {"source: postgres://u:x@h/d\n", "", 0o644, 0o600, []string{"PGMIRROR_SOURCE=postgres://u:x@h/d"}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 // settings is what a user may set. Zero values stand only until the defaults of the table below are applied.
 type settings struct {
 	unknown            []string // PGMIRROR_ variables that are no settings, each with what may be meant
-	secretFile         string   // the config file, when it has the source or the token
+	secretFile         string   // the config file, when it has a password or the token
 	Source             string
 	Publications       []string
 	Slot               string

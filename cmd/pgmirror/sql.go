@@ -88,7 +88,7 @@ func (a *app) sql(cmd *cobra.Command, s *settings, o sqlOptions) error {
 			return cannotRun(fmt.Errorf("--at: %w", err))
 		}
 		defer state.Release()
-		fmt.Fprintf(a.stderr, "reading %s, the state at %s\n", state.LSN, request.AtTime.UTC().Format(time.RFC3339Nano))
+		fmt.Fprintf(a.stderr, "reading %s, the newest readable state up to %s\n", state.LSN, request.AtTime.UTC().Format(time.RFC3339Nano))
 		request.At, request.AtTime = state.LSN, time.Time{}
 	}
 	db, err := duckdb.Open(ctx, duckdb.Config{Source: pinner, Request: request, Protect: s.Data, Log: newLog(s, a.stderr)})
