@@ -292,7 +292,7 @@ func (m *Mirror) freeze(t *table, lsn LSN, f *failure) {
 	f.LSN, f.Good = lsn, m.applied
 	if f.Closed {
 		m.closures++
-		f.Good = m.lastGood(t)
+		m.goodUpToCommit(t, f)
 		signal(m.wantCut)
 	}
 	if t.shape == nil {

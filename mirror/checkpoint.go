@@ -104,19 +104,20 @@ func (m *Mirror) cutOnce(ctx context.Context, attempt int) error {
 
 // checkpoint is one in flight.
 type checkpoint struct {
-	attempt  int // at one, from 1
-	closures uint64
-	cut      LSN
-	pin      *pin
-	doc      *document
-	tables   []*table // changed since the last cut
-	small    []bool   // of these, the ones with little in memory
-	forgot   []*table // not in doc any more
-	commit   iceberg.Commit
-	files    []publishedFile   // to be looked at for their vectors
-	fresh    []*segment        // become published
-	gone     []*segment        // published before, ended by the cut
-	shapes   map[*table]*shape // of the tables, at the cut
+	attempt    int    // at one, from 1
+	closures   uint64 // as the mirror's, at the cut
+	evolutions uint64
+	cut        LSN
+	pin        *pin
+	doc        *document
+	tables     []*table // changed since the last cut
+	small      []bool   // of these, the ones with little in memory
+	forgot     []*table // not in doc any more
+	commit     iceberg.Commit
+	files      []publishedFile   // to be looked at for their vectors
+	fresh      []*segment        // become published
+	gone       []*segment        // published before, ended by the cut
+	shapes     map[*table]*shape // of the tables, at the cut
 	// restated are tables of which there is a snapshot of ours after another writer's, even when nothing has changed.
 	restated []*table
 }
@@ -135,7 +136,7 @@ func (m *Mirror) beginCheckpoint(cp *checkpoint) (err error) {
 	if m.doc.Phase != phaseStreaming {
 		return nil
 	}
-	cp.cut, cp.closures = m.marks.high(), m.closures
+	cp.cut, cp.closures, cp.evolutions = m.marks.high(), m.closures, m.evolutions
 	if cp.pin, err = m.marks.register(cp.cut); err != nil {
 		return fmt.Errorf("begin checkpoint: %w", err)
 	}
@@ -327,6 +328,8 @@ func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, starte
 	for _, t := range cp.restated {
 		t.restate = false
 	}
+	m.setDurable(cp.cut)
+	m.certain = cp.doc.Certain
 	committed := make(map[string]bool, len(cp.commit.Tables))
 	for _, c := range cp.commit.Tables {
 		committed[c.UUID] = committed[c.UUID] || !c.Drop
@@ -342,10 +345,7 @@ func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, starte
 		t.created, t.replaces, t.committed = true, nil, cp.shapes[t]
 		if t.closed() { // while this was being committed
 			f := *t.failure
-			f.Good = cp.cut
-			if cp.doc.Doubtful {
-				f.Good = 0
-			}
+			m.goodUpToCommit(t, &f)
 			t.failure, t.dirty = &f, true
 		}
 	}
@@ -356,8 +356,6 @@ func (m *Mirror) finishCheckpoint(cp *checkpoint, result *iceberg.Result, starte
 	for _, t := range cp.tables {
 		t.compacted = slices.DeleteFunc(t.compacted, func(s *segment) bool { return !s.file.published })
 	}
-	m.setDurable(cp.cut)
-	m.doubtful = cp.doc.Doubtful
 	m.addGarbage(result.Unreachable, cp.cut)
 	now := m.clock.Now()
 	m.lastCheckpoint, m.checkpointTook = now, now.Sub(started)

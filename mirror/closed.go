@@ -19,12 +19,12 @@ import (
 //
 //	cut C, files ─▶ look ─┬▶ as known ─▶ commit
 //	                      ├▶ other, and HWM has passed the look: a table is closed, or has other columns ─▶ cut again
-//	                      └▶ other, and the stream is behind; or no look is to be had ─▶ commit, doubtful until a later look shows the same
+//	                      └▶ other, and the stream is behind; or no look is to be had ─▶ commit, not certain until a later look shows the same
 //
-// A table that the catalogue shows to be another is closed: the commit before stays its last one, and is what it held when that was good.
+// A table that the catalogue shows to be another is closed: nothing more is committed to it, and it is good up to the last commit that is certain.
 
 // confirmWait is how long a checkpoint waits for a look at the catalogue, and for HWM to pass it.
-const confirmWait = 2 * time.Second
+const confirmWait = 5 * time.Second
 
 // confirmAgain is how often a checkpoint is cut again because columns change.
 const confirmAgain = 5
@@ -32,13 +32,13 @@ const confirmAgain = 5
 // errCutAgain: the tables are not what they were taken for at the cut.
 var errCutAgain = errors.New("the catalogue has changed")
 
-// confirm finds out whether the catalogue at the cut was the one that the tables are known by. The document says so when that remains open.
+// confirm finds out whether the catalogue at the cut was the one that the tables are known by. The document says which one was for certain.
 func (m *Mirror) confirm(ctx context.Context, cp *checkpoint) error {
 	sure, changed := false, false
 	see := func(c *pgcdc.Catalog) error {
 		return m.inTurn(ctx, func() error {
 			sure = m.catalogLSN >= cp.cut || c != nil && m.knownAs(c)
-			changed = m.closures != cp.closures || slices.ContainsFunc(m.tables, func(t *table) bool { return t.since > cp.cut })
+			changed = m.closures != cp.closures || m.evolutions != cp.evolutions
 			return nil
 		})
 	}
@@ -52,18 +52,31 @@ func (m *Mirror) confirm(ctx context.Context, cp *checkpoint) error {
 		if err == nil {
 			err = see(c)
 		}
-		if err == nil && !sure && !m.impatient && m.marks.wait(patient, c.LSN) == nil {
-			err = see(c)
+		if err == nil && !sure && !m.impatient && !m.stopping() {
+			var point LSN
+			if point, err = m.source.WaitPoint(patient); err == nil { // the stream passes it soon, also when nothing else happens
+				err = m.marks.wait(patient, max(point, c.LSN))
+			}
+			if err == nil {
+				err = see(c)
+			}
 		}
 		if ctx.Err() != nil {
-			return err
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			m.cfg.Log.Warn("the catalogue at a checkpoint is not known", "lsn", cp.cut.String(), "err", oneLine(err.Error()))
 		}
 	}
 	if changed && cp.attempt < confirmAgain {
 		return errCutAgain
 	}
-	cp.doc.Doubtful = !sure
-	return nil
+	return m.inTurn(ctx, func() error {
+		if cp.doc.Certain = m.certain; sure {
+			cp.doc.Certain = cp.cut
+		}
+		return nil
+	})
 }
 
 // knownAs says whether a look shows every table as it is known. The applier's turn.
@@ -78,12 +91,18 @@ func (m *Mirror) knownAs(c *pgcdc.Catalog) bool {
 	})
 }
 
-// lastGood is the LSN of the last commit, if it has a content of the table that is certain; else 0. The applier's turn.
-func (m *Mirror) lastGood(t *table) LSN {
-	if !t.created || m.doubtful {
-		return 0
+// holdsGood says whether a failed table holds what it did at its last good LSN, also below the window.
+func (v *tableView) holdsGood() bool {
+	return !v.failure.Closed || v.table.left && !v.failure.Doubtful
+}
+
+// goodUpToCommit notes in the failure of a table that is closed up to where it is good: up to the last commit that is certain, if the table was there.
+// The applier's turn.
+func (m *Mirror) goodUpToCommit(t *table, f *failure) {
+	f.Good, f.Doubtful = m.certain, m.certain < m.durable
+	if !t.created || m.certain < t.appears {
+		f.Good = 0
 	}
-	return m.durable
 }
 
 // leaveClosed leaves of the tables that were closed what the last commit has of them. The caller holds m.checkpointing: nothing is committed meanwhile.
@@ -109,8 +128,10 @@ func (m *Mirror) leaveClosed(ctx context.Context) error {
 }
 
 func (m *Mirror) leaveOne(ctx context.Context, t *table) error {
-	for _, job := range []*sync.Mutex{&t.jobs, &t.tidying} { // no flush, compaction or merge is under way
-		job.Lock()
+	for _, job := range []*sync.Mutex{&t.jobs, &t.tidying} {
+		if !job.TryLock() { // a flush, a compaction or a merge is under way, perhaps for long: the next checkpoint will do
+			return nil
+		}
 		defer job.Unlock()
 	}
 	held, _ := m.warehouse.Held(t.uuid)
@@ -136,6 +157,10 @@ func (m *Mirror) leave(t *table, f *failure, files []iceberg.DataFile) {
 	}
 	if t.committed != nil {
 		left.setShape(t.committed)
+	}
+	if f.Doubtful { // what the last commit has is not read
+		left.appears = max(f.Good+1, t.appears)
+	} else if t.committed != nil {
 		left.hold(m, files, f.Good)
 		left.install()
 	}

@@ -19,7 +19,7 @@ func TestDoubtEnds(t *testing.T) {
 	w.m.setState("reconnecting", "")
 	w.check(w.m.checkpoint(ctx))
 	doubtful := func() (d bool) {
-		w.check(w.m.inTurn(ctx, func() error { d = w.m.doubtful; return nil }))
+		w.check(w.m.inTurn(ctx, func() error { d = w.m.certain < w.m.durable; return nil }))
 		return d
 	}
 	if !doubtful() {

@@ -90,7 +90,7 @@ func (m *Mirror) copyAll(ctx context.Context, id pgcdc.Identification, again boo
 	if err := m.copyTables(ctx, snapshot, copies); err != nil {
 		return err
 	}
-	doc.Phase = phaseStreaming
+	doc.Phase, doc.Certain = phaseStreaming, doc.Cut
 	commit := make([]iceberg.TableCommit, 0, len(copies))
 	for _, c := range copies {
 		resync := ""
@@ -157,7 +157,7 @@ func (m *Mirror) storeDocument(ctx context.Context, doc *document, tables []iceb
 func (m *Mirror) start(doc *document, copies []*tableCopy) {
 	m.doc = *doc
 	m.applied = doc.Cut
-	m.catalogLSN = doc.Cut
+	m.catalogLSN, m.certain = doc.Cut, doc.Cut
 	m.setDurable(doc.Cut)
 	m.lastCheckpoint = m.clock.Now()
 	var rows int64

@@ -23,8 +23,8 @@ type document struct {
 	// Cut is the end LSN up to which every streaming table is durable.
 	Cut        LSN `json:"cut"`
 	Checkpoint int `json:"checkpoint"` // counts commits
-	// Doubtful: no look has shown that the catalogue at Cut was the one that the tables are known by.
-	Doubtful bool `json:"doubtful,omitempty"`
+	// Certain is the newest cut of which a look has shown that the catalogue was the one that the tables are known by, at most Cut.
+	Certain LSN `json:"certain"`
 	// LastCommit is the newest commit at or below Cut; a source that sends another one in its place is a fork.
 	LastCommit commitMark `json:"last_commit"`
 

@@ -124,6 +124,7 @@ func (m *Mirror) evolve(t *table, now *pgcdc.Table, s *shape, lsn LSN, seen uint
 	t.learn(now)
 	t.forms = formsOf(now)
 	t.seen = seen
+	m.evolutions++
 	t.open = m.newBatchSegment(t)
 	t.dirty = true
 	t.install()

@@ -100,12 +100,14 @@ func (m *Mirror) settleMoved(ctx context.Context, mt iceberg.MovedTable, refuse 
 // stopForeign fails a table that another writer has changed. In its place comes one that holds what the last commit made of it; readers of before
 // keep what they see. The caller holds t.jobs and t.tidying. The applier's turn.
 func (m *Mirror) stopForeign(t *table, f *iceberg.Foreign, reason string) {
-	why := failure{LSN: m.applied, Remedy: remedyForeign, Good: m.lastGood(t)}
+	why := failure{LSN: m.applied, Remedy: remedyForeign}
+	m.goodUpToCommit(t, &why)
 	reason = "another writer has changed the Iceberg table: " + reason
 	switch was := t.failure; {
 	case was != nil:
+		good := why.Good
 		why = *was
-		why.Good = min(why.Good, m.lastGood(t))
+		why.Good = min(why.Good, good)
 		reason = was.Reason + "; and " + reason
 	case !t.created:
 		why.Remedy = remedyTaken

@@ -85,8 +85,9 @@ type Mirror struct {
 	applied      LSN   // end of the last commit applied, or of the keepalive that came after it
 	abandoned    bool  // a stop came inside a transaction; what was applied of it counts for nothing
 	durable      LSN
-	doubtful     bool   // no look shows that the catalogue at durable was the one that the tables are known by
+	certain      LSN    // of the newest commit of which a look has shown that the catalogue was the one that the tables are known by; at most durable
 	closures     uint64 // counts tables that were closed
+	evolutions   uint64 // counts tables whose columns changed in place
 	cut          LSN    // of the checkpoint in flight; 0 when there is none
 	lastCommit   commitMark
 	guard        forkGuard

@@ -121,7 +121,7 @@ func (m *Mirror) frozenAt(at LSN) (*readstate.State, bool) {
 		return nil, false
 	}
 	for _, v := range m.shared.views() {
-		if v.failure != nil && v.failure.Good == at && (!v.failure.Closed || v.table.left) {
+		if v.failure != nil && v.failure.Good == at && v.holdsGood() {
 			// Registered, so that the content stays should the table be replaced meanwhile.
 			p, err := m.marks.register(0)
 			if err != nil {
@@ -181,7 +181,7 @@ func (v *tableView) unreadable(at LSN, how reading) string {
 	if why := unreadable(v.table.name, v.state, v.failure, at); why != "" {
 		return why
 	}
-	if how == frozen && (v.failure == nil || v.failure.Good != at || v.failure.Closed && !v.table.left) {
+	if how == frozen && (v.failure == nil || v.failure.Good != at || !v.holdsGood()) {
 		return fmt.Sprintf("table %s cannot be read at %s: it lies below the readable window", v.table, at)
 	}
 	return ""

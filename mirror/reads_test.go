@@ -88,7 +88,7 @@ func (w *world) compare(st *readstate.State, frozen bool) {
 // folds says that a table is closed, and a reader at an LSN has what it held in the end: only checkpoints show what it held at its last good LSN.
 func (w *world) folds(name string, at LSN) bool {
 	v := w.viewAt(name, at)
-	return v.failure != nil && v.failure.Closed && !v.table.left
+	return v.failure != nil && !v.holdsGood()
 }
 
 // viewAt is what a reader at an LSN has of a table.
@@ -243,10 +243,10 @@ func (w *world) snapshot(c iceberg.Commit) {
 		if held == nil {
 			w.fatal("table %s is not committed", r.Name.Name)
 		}
-		if held.LSN > at {
+		if held.LSN > at && (r.Failure == nil || !r.Failure.Doubtful) {
 			w.fatal("the snapshot of %s is said to be at %s; it is at %s", r.Name.Name, held.LSN, at)
 		}
-		if doc.Doubtful && w.table(r.OID).silent[r.UUID] != 0 {
+		if (doc.Certain < doc.Cut || r.Failure != nil && r.Failure.Doubtful) && w.table(r.OID).silent[r.UUID] != 0 {
 			continue
 		}
 		var got []string
@@ -258,7 +258,7 @@ func (w *world) snapshot(c iceberg.Commit) {
 			w.fatal("committed snapshot of %s at %s:\n got %v\nwant %v", r.Name.Name, at, got, want)
 		}
 	}
-	if w.snapshots++; doc.Doubtful {
+	if w.snapshots++; doc.Certain < doc.Cut {
 		w.doubtfulSeen++
 	}
 }

@@ -55,7 +55,7 @@ func (m *Mirror) recover(ctx context.Context) error {
 	if !doc.LastCommit.Time.IsZero() {
 		m.counts.currentAt.Store(doc.LastCommit.Time.UnixNano())
 	}
-	m.catalogLSN, m.doubtful = doc.Cut, doc.Doubtful
+	m.catalogLSN, m.certain = doc.Certain, doc.Certain
 	m.setDurable(doc.Cut)
 	held := make(map[string]*iceberg.TableState, len(st.Tables))
 	for i := range st.Tables {

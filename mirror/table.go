@@ -43,6 +43,8 @@ type failure struct {
 	// Closed says that nothing is committed to the table any more: another writer has changed it in the catalog, or what came since the last commit may
 	// not be what the source had. What it held at Good stays.
 	Closed bool `json:"closed,omitempty"`
+	// Doubtful says of a closed table that Good is that of an earlier commit: the last one may hold what the source never had.
+	Doubtful bool `json:"doubtful,omitempty"`
 	// Absent says that the source does not publish the table any more: it is Gone, and there is nothing that it could be copied from.
 	Absent bool `json:"absent,omitempty"`
 }

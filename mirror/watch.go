@@ -105,7 +105,7 @@ func (m *Mirror) judge() error {
 			m.catalogSeen = c.Snapshot
 		}
 		if m.catalogLSN = max(m.catalogLSN, c.CheckedLSN); m.catalogLSN >= m.durable {
-			m.doubtful = false
+			m.certain = m.durable
 		}
 	}
 	m.thinLooks()
