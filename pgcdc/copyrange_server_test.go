@@ -132,6 +132,7 @@ func copyExtents(t *testing.T, p *harness.Postgres) {
 
 // A range is read by visiting its own blocks: the server counts the rows it returned from the table, and no scan of the whole.
 func copyReadsItsBlocks(t *testing.T, p *harness.Postgres) {
+	p.For(t).Needs(15, "statistics that an idle connection sends by itself")
 	r := newRig(t, p)
 	r.exec("CREATE TABLE t(id int PRIMARY KEY, v text) WITH (autovacuum_enabled = off)",
 		"INSERT INTO t SELECT i, repeat('x', 1000) FROM generate_series(1, 4000) i")

@@ -18,6 +18,7 @@ var leafTests = map[string]serverTest{"Sent": leavesSent, "Copied": leavesCopied
 // rooted publishes a partitioned table with leaves on two levels, one of which was attached with its columns in another order and one dropped.
 func rooted(t *testing.T, p *harness.Postgres) *rig {
 	t.Helper()
+	p = p.For(t)
 	p.Needs(15, "notice of tables that become partitions")
 	r := newRig(t, p)
 	r.exec("CREATE TABLE root(id int, gone int, d int, v text, PRIMARY KEY (id, d)) PARTITION BY RANGE (d)", "ALTER TABLE root DROP gone",

@@ -97,6 +97,7 @@ func (s *sessions) exec(session int, sql string) {
 // peek is what pgoutput sends for all that the slot has to tell.
 func (s *decodeServer) peek(t *testing.T, options string) ([][]byte, error) {
 	t.Helper()
+	s.exec(t, "checkpoint") // a rollback is not waited for until it is on disk, and only what is there is decoded
 	result := s.conn.ExecParams(t.Context(), "select data from pg_logical_slot_peek_binary_changes('streamed', null, null, "+
 		"'publication_names', 'streamed', 'messages', 'true', 'binary', 'true', "+options+")", nil, nil, nil, []int16{1}).Read()
 	var messages [][]byte
