@@ -105,9 +105,9 @@ func (m *Mirror) stopForeign(t *table, f *iceberg.Foreign, reason string) {
 	reason = "another writer has changed the Iceberg table: " + reason
 	switch was := t.failure; {
 	case was != nil:
-		good := why.Good
+		good, doubtful := why.Good, why.Doubtful
 		why = *was
-		why.Good = min(why.Good, good)
+		why.Good, why.Doubtful = min(why.Good, good), doubtful
 		reason = was.Reason + "; and " + reason
 	case !t.created:
 		why.Remedy = remedyTaken
