@@ -117,6 +117,9 @@ func (s *script) source(t *testing.T) *harness.Postgres {
 	return pg
 }
 
+// playing is said when a script's acts begin: a failure before is none of the script's (test/shrink).
+const playing = "the acts begin"
+
 // play does what the script says. What the source refuses is rolled back, as in a random run.
 func (s *script) play(t *testing.T) {
 	pg := s.source(t)
@@ -124,6 +127,7 @@ func (s *script) play(t *testing.T) {
 	must(t, err)
 	defer conn.Close(context.Background())
 	m := StartMirror(t, pg, "p", s.Args...)
+	t.Log(playing)
 	for _, a := range s.Acts {
 		if pause, err := time.ParseDuration(a.Pause); err == nil {
 			time.Sleep(pause)

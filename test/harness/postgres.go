@@ -225,6 +225,7 @@ func (p *Postgres) kill() {
 
 // Remove deletes everything the cluster has on disk. The server must have ended.
 func (p *Postgres) Remove() error {
+	p.removeShared()
 	// A killed server's last children may still be writing.
 	var err error
 	for range 100 {
@@ -235,6 +236,20 @@ func (p *Postgres) Remove() error {
 	}
 	return err
 }
+
+// removeShared removes the System V segment by which a server that was killed still holds its data directory: nobody else would, and a system has 4,096.
+func (p *Postgres) removeShared() {
+	text, err := os.ReadFile(filepath.Join(p.DataDir(), "postmaster.pid")) // gone when the server ended by itself
+	if lines := strings.Split(string(text), "\n"); err == nil && len(lines) > sharedLine {
+		var key, id int
+		if n, _ := fmt.Sscan(lines[sharedLine], &key, &id); n == 2 {
+			removeSegment(id)
+		}
+	}
+}
+
+// sharedLine is the line of postmaster.pid, from 0, that has the segment's key and identifier (LOCK_FILE_LINE_SHMEM_KEY in PostgreSQL's pidfile.h).
+const sharedLine = 6
 
 // For returns the same cluster for a subtest, which is ended by errors in the place of the test that started it. The server is
 // not to be started or stopped through it.
