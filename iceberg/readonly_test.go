@@ -58,7 +58,7 @@ func TestCommitted(t *testing.T) {
 	if len(at50.Files) != 0 || at40.Files[0].Deleted.Cardinality() != 2 || at20.Files[0].Deleted.Cardinality() != 1 {
 		t.Errorf("table a at 50: %+v, at 40: %+v, at 20: %+v", at50, at40, at20)
 	}
-	if b40.Err != "" || b40.Files[0].Path != g.Path || !strings.Contains(b20.Err, "did not exist") {
+	if b40.Err != "" || b40.Files[0].Path != g.Path || !strings.Contains(b20.Err, "was not in the mirror") {
 		t.Errorf("table b at 40: %+v, at 20: %+v", b40, b20)
 	}
 	for at, nearest := range map[LSN][2]string{10: {"the oldest is 0/14", ""}, 21: {"0/14", "0/1E"}, 29: {"0/14", "0/1E"}, 59: {"0/32", "0/3C"}} {
