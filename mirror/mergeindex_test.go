@@ -8,23 +8,29 @@ import (
 	"testing"
 )
 
-// grow flushes the keyed table n times, a new row each time.
+// grow flushes the keyed table n times, a new row each time, and merges its indexes.
 func (w *world) grow(from, n int) {
+	w.t.Helper()
+	for i := range n {
+		w.flushRow(from + i)
+		w.check(w.m.flusher.merge(context.Background()))
+	}
+}
+
+// flushRow makes a file of the keyed table with one new row.
+func (w *world) flushRow(n int) {
 	w.t.Helper()
 	ctx := context.Background()
 	t := w.m.byOID[1]
-	for i := range n {
-		row := []cell{val(fmt.Sprint(1000 + from + i))}
-		for range w.table(1).def.Columns[1:] {
-			row = append(row, nil)
-		}
-		w.planned(1, message{'I'}.u32(1).u8('N').tuple(row), func(c LSN) {
-			w.table(1).versions = append(w.table(1).versions, &version{cells: row, created: c})
-		})
-		w.check(w.m.inTurn(ctx, func() error { return w.m.sealOpen(t) }))
-		w.check(w.m.flush(ctx, t, maxLSN))
-		w.check(w.m.flusher.merge(ctx))
+	row := []cell{val(fmt.Sprint(1000 + n))}
+	for range w.table(1).def.Columns[1:] {
+		row = append(row, nil)
 	}
+	w.planned(1, message{'I'}.u32(1).u8('N').tuple(row), func(c LSN) {
+		w.table(1).versions = append(w.table(1).versions, &version{cells: row, created: c})
+	})
+	w.check(w.m.inTurn(ctx, func() error { return w.m.sealOpen(t) }))
+	w.check(w.m.flush(ctx, t, maxLSN))
 }
 
 // TestIndexesStayFew: however often a table is flushed, few FileIndexes cover its files, every row is found in them, and a restart uses
@@ -159,5 +165,43 @@ func TestMergeLeavesOutWhatMoved(t *testing.T) {
 	}
 	w.audit()
 	w.readSomewhere()
+	w.end()
+}
+
+// TestIndexesOfOtherFiles: file indexes that lie under each other's names, or under the name of no file, are not used after a restart: every row is
+// found in its own file.
+func TestIndexesOfOtherFiles(t *testing.T) {
+	w := newWorld(t, 1)
+	w.faults, w.pressure = 0, false
+	w.start()
+	ctx := context.Background()
+	before := len(w.m.byOID[1].files)
+	for i := range 3 {
+		w.flushRow(i)
+	}
+	w.check(w.m.checkpoint(ctx))
+	var paths []string
+	for _, s := range w.m.byOID[1].files[before:] {
+		paths = append(paths, s.file.index)
+	}
+	slices.Sort(paths)
+	if len(slices.Compact(slices.Clone(paths))) != 3 {
+		t.Fatalf("the files' indexes are %q, want one each", paths)
+	}
+	w.stop()
+	<-w.ended
+	files := w.files.files
+	files[paths[0]], files[paths[1]], files[paths[2]] = files[paths[1]], files[paths[2]], files[paths[0]]
+	stray := w.dir + "/stray.fidx"
+	files[stray] = files[paths[0]]
+	w.start()
+	w.check(w.m.Check(ctx))
+	if _, ok := files[stray]; ok {
+		t.Errorf("%s is left", stray)
+	}
+	row := w.table(1).versions[len(w.table(1).versions)-3]
+	w.planned(1, message{'D'}.u32(1).old(&w.table(1).def, row.cells), func(c LSN) { row.deleted = c })
+	w.check(w.m.Check(ctx))
+	w.same(1)
 	w.end()
 }

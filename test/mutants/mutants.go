@@ -90,7 +90,7 @@ var early map[*table][]earlyLookup
 	{name: "files deleted within the grace period", edits: []edit{{"expire.go", " && now.Sub(g.since) >= grace", ""}}},
 	{name: "what an earlier life left is deleted at once", edits: []edit{{"expire.go", "		since := f.Since\n", "		since := f.Since.Add(-m.cfg.Grace)\n"}}},
 	{name: "acknowledge before the commit", edits: []edit{{"checkpoint.go", "	result, err := m.warehouse.Commit(", "	m.source.Acknowledge(cp.cut)\n	result, err := m.warehouse.Commit("}}},
-	{name: "file index not checked against the catalog", edits: []edit{
+	{name: "file index not checked against the catalog", tests: "^TestIndexesOfOtherFiles$", edits: []edit{
 		{"recover.go", "		home, ok := homes[f.Path]\n", "		home, ok := homes[dataName(filepath.Base(x.path))]\n"},
 		{"recover.go", "		if want.Files[0] != f || want.KeyKind", "		if want.KeyKind"},
 		{"recover.go", "	if t == nil || rows != h.Entries {", "	if t == nil {"},
