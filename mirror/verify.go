@@ -113,17 +113,17 @@ func (m *Mirror) verifyRound(ctx context.Context, wanted []*table, left []int, r
 	defer state.Release()
 	m.marks.release(hold)
 	rep.LSN = state.LSN.String()
-	failures := map[*table]verifyFailure{}
+	failures := map[readstate.TableName]verifyFailure{} // another table may have come in a wanted one's place
 	for _, v := range m.shared.views() {
 		if v.failure != nil {
-			failures[v.table] = verifyFailure{v.unreadable(v.failure.Good+1, chosen), v.failure.Absent, v.joins}
+			failures[v.table.name] = verifyFailure{v.unreadable(v.failure.Good+1, chosen), v.failure.Absent, v.joins}
 		}
 	}
 	for _, i := range left {
 		t := wanted[i]
 		r := &rep.Tables[i]
 		*r = VerifyTable{Name: t.String(), LSN: state.LSN.String()}
-		retry, err := m.verifyTable(ctx, t, catalog, snapshot, state, failures[t], req.Sample, tell, r)
+		retry, err := m.verifyTable(ctx, t, catalog, snapshot, state, failures[t.name], req.Sample, tell, r)
 		if err != nil {
 			return nil, fmt.Errorf("compare %s: %w", t, err)
 		}
@@ -216,8 +216,8 @@ func (m *Mirror) verifyTable(ctx context.Context, t *table, catalog *pgcdc.Catal
 		r.Outcome, r.Reason = VerifyFailed, failed.reason
 	case ours == nil:
 		r.Outcome, r.Reason = VerifySkipped, "it is not mirrored any more"
-	case ours.Err != "":
-		r.Outcome, r.Reason = VerifySkipped, ours.Err
+	case ours.Err != "": // another content has come in its place since
+		r.Outcome, r.Reason, retry = VerifySkipped, ours.Err, true
 	case at < 0:
 		r.Outcome, r.Reason, r.Gone = VerifySkipped, reasonGone+" while it waited to be compared", true
 	}
