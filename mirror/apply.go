@@ -68,6 +68,7 @@ func (m *Mirror) apply(ctx context.Context, tx *pgcdc.Transaction) error {
 	}
 	now := m.clock.Now()
 	m.marks.publishCommit(lsn, tx.CommitTime, now)
+	m.buryDead()
 	m.noteCommit(tx, now)
 	m.written.changes.Add(m.changed)
 	m.changed = 0
@@ -192,7 +193,11 @@ func (m *Mirror) changeRow(t *table, ch *pgcdc.Change, lsn LSN) error {
 			return err
 		}
 	}
-	return t.remove(loc, lsn)
+	if err := t.remove(loc, lsn); err != nil {
+		return err
+	}
+	m.noteDead(t, loc.segment)
+	return nil
 }
 
 // batchBytes is the size at which a batch is sealed however few rows it has: offsets into its values are 32 bits, and a value
@@ -233,6 +238,7 @@ func (m *Mirror) sealOpen(t *table) error {
 	t.open.batch.seal()
 	m.weigh(t.open.batch)
 	t.sealed = append(t.sealed, t.open)
+	m.noteDead(t, t.open)
 	t.open = m.newBatchSegment(t)
 	t.install()
 	m.flusher.sealed(t)

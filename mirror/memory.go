@@ -69,6 +69,9 @@ func (m *Mirror) letGo(b *batch) {
 	b.weight = 0
 	b.pins.mu.Lock()
 	defer b.pins.mu.Unlock()
+	if b.pins.bytes > 0 { // by a flush that it had ended under
+		return
+	}
 	b.pins.bytes = b.bytes()
 	if b.pins.count > 0 {
 		m.pinned.Add(b.pins.bytes)

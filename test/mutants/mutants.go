@@ -144,6 +144,11 @@ var early map[*table][]earlyLookup
 		{"read.go", "v.failure.Good == at && v.holdsGood() {", "v.failure.Good == at {"},
 		{"read.go", " || !v.holdsGood()) {", ") {"}}},
 
+	{name: "batches are buried under a reader", tests: "^TestModel$", edits: []edit{{"dead.go", "n < len(m.dead) && m.dead[n].at <= low; n++", "n < len(m.dead) && low > 0; n++"}}},
+	{name: "batches with a live row are buried", tests: "^TestModel$", edits: []edit{{"dead.go", "s.vis.Count() == s.batch.rows", "s.vis.Count()+1 >= s.batch.rows"}}},
+	{name: "dead batches of a failed table are buried", tests: "^TestModel$", edits: []edit{{"dead.go", "if at < 0 || t.failure != nil ||", "if at < 0 ||"}}},
+	{name: "dead batches stay", tests: "^TestDeadBatches$", edits: []edit{{"dead.go", "		m.dead[n].table.bury(m, m.dead[n].segment)\n", ""}}},
+
 	{name: "carry-over omitted", edits: []edit{{"carry.go", "if err := rw.carry(rw.log); err != nil {", "if err := rw.carry(rw.log[:0]); err != nil {"}}},
 	{name: "slices not carried over", edits: []edit{{"carry.go", "if err := rw.carry(slice); err != nil {", "if err := rw.carry(slice[:0]); err != nil {"}}},
 	{name: "deletions before the log not carried over", tests: "^TestCarry$", edits: []edit{{"carry.go", "deletion.Carry(rw.floor, before)", "deletion.Carry(rw.floor, before[:0])"}}},
