@@ -418,7 +418,7 @@ func (t *table) reap(m *Mirror, low LSN) {
 	}
 	ended := func(s *segment) bool {
 		d := LSN(s.droppedAt.Load())
-		return d != 0 && d <= low && (s.batch != nil || !s.file.published) || s.dead() && s.vis.Last() <= low
+		return d != 0 && d <= low && (s.batch != nil || !s.file.published) || s.buriable(low)
 	}
 	before := len(t.files) + len(t.sealed)
 	if t.earlier != nil && t.since <= low {

@@ -108,6 +108,21 @@ func TestDeadBatches(t *testing.T) {
 	}
 }
 
+// TestDeadBatchesOfAFailedTable: what a table had at its last good LSN stays, though the transaction in which it failed has deleted it.
+func TestDeadBatchesOfAFailedTable(t *testing.T) {
+	c := newChurn(t, churnKeys, 16)
+	c.write(t, churnBatch, true)
+	c.write(t, churnCommit, false)
+	if n := len(c.t.sealed); n != 1 || !c.t.sealed[0].dead() {
+		t.Fatalf("%d batches are sealed", n)
+	}
+	c.t.failure = &failure{Good: c.t.sealed[0].vis.Last() - 1}
+	c.m.buryDead()
+	if n := len(c.t.sealed); n != 1 {
+		t.Errorf("%d batches are left", n)
+	}
+}
+
 // BenchmarkDeadBatches: what it costs to bury, and what it wins, in bytes that stay.
 func BenchmarkDeadBatches(b *testing.B) {
 	for _, shape := range []struct {

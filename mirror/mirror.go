@@ -85,11 +85,11 @@ type Mirror struct {
 	applied      LSN   // end of the last commit applied, or of the keepalive that came after it
 	abandoned    bool  // a stop came inside a transaction; what was applied of it counts for nothing
 	durable      LSN
-	certain      LSN         // of the newest commit of which a look has shown that the catalogue was the one that the tables are known by; at most durable
-	dead         []deadBatch // that were not buried yet, about in the order in which they died
-	closures     uint64      // counts tables that were closed
-	evolutions   uint64      // counts tables whose columns changed in place
-	cut          LSN         // of the checkpoint in flight; 0 when there is none
+	certain      LSN     // of the newest commit of which a look has shown that the catalogue was the one that the tables are known by; at most durable
+	deaths       []death // of batches that were not buried yet, about in the order of their LSNs
+	closures     uint64  // counts tables that were closed
+	evolutions   uint64  // counts tables whose columns changed in place
+	cut          LSN     // of the checkpoint in flight; 0 when there is none
 	lastCommit   commitMark
 	guard        forkGuard
 	refuseStream context.CancelCauseFunc // of the present connection

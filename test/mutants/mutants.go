@@ -144,10 +144,11 @@ var early map[*table][]earlyLookup
 		{"read.go", "v.failure.Good == at && v.holdsGood() {", "v.failure.Good == at {"},
 		{"read.go", " || !v.holdsGood()) {", ") {"}}},
 
-	{name: "batches are buried under a reader", tests: "^TestModel$", edits: []edit{{"dead.go", "n < len(m.dead) && m.dead[n].at <= low; n++", "n < len(m.dead) && low > 0; n++"}}},
+	{name: "batches are buried under a reader", tests: "^TestModel$", edits: []edit{{"dead.go", "n < len(m.deaths) && m.deaths[n].at <= low; n++", "n < len(m.deaths) && low > 0; n++"}, {"dead.go", "s.dead() && s.vis.Last() <= low &&", "s.dead() &&"}}},
 	{name: "batches with a live row are buried", tests: "^TestModel$", edits: []edit{{"dead.go", "s.vis.Count() == s.batch.rows", "s.vis.Count()+1 >= s.batch.rows"}}},
-	{name: "dead batches of a failed table are buried", tests: "^TestModel$", edits: []edit{{"dead.go", "if at < 0 || t.failure != nil ||", "if at < 0 ||"}}},
-	{name: "dead batches stay", tests: "^TestDeadBatches$", edits: []edit{{"dead.go", "		m.dead[n].table.bury(m, m.dead[n].segment)\n", ""}}},
+	{name: "dead batches of a failed table are buried", tests: "^TestDeadBatchesOfAFailedTable$", edits: []edit{{"dead.go", "low = min(low, t.failure.Good)", "low = max(low, t.failure.Good)"}}},
+	{name: "dead batches that a flush moves are buried", tests: "^TestModelAlters$", edits: []edit{{"dead.go", " && s.moving.to == nil", ""}}},
+	{name: "dead batches stay", tests: "^TestDeadBatches$", edits: []edit{{"dead.go", "		m.letGo(s.batch)\n		return true\n", "		return false\n"}}},
 
 	{name: "carry-over omitted", edits: []edit{{"carry.go", "if err := rw.carry(rw.log); err != nil {", "if err := rw.carry(rw.log[:0]); err != nil {"}}},
 	{name: "slices not carried over", edits: []edit{{"carry.go", "if err := rw.carry(slice); err != nil {", "if err := rw.carry(slice[:0]); err != nil {"}}},
