@@ -49,6 +49,9 @@ func (sc *scope) explain(err error) error {
 		if ended := sc.state.state.Ended(); ended != nil {
 			return ended // what failed is files that are not there any more
 		}
+		if lost := sc.state.state.Lost(); lost != nil && !strings.Contains(err.Error(), lost.Error()) {
+			return fmt.Errorf("%w, and with it the read state at %s\n%w", lost, sc.state.state.LSN, err)
+		}
 	}
 	if sc.err == nil || strings.Contains(err.Error(), sc.err.Error()) {
 		return err

@@ -117,7 +117,7 @@ func (f *checkFacts) readAround(l *looker, found []publicationRow, oids []uint32
 	if err != nil {
 		return err
 	}
-	err = each(`SELECT c.oid, has_schema_privilege(c.relnamespace, 'USAGE'), has_table_privilege(c.oid, 'SELECT'),
+	err = each(`SELECT c.oid, coalesce(has_schema_privilege(c.relnamespace, 'USAGE'), true), coalesce(has_table_privilege(c.oid, 'SELECT'), true), -- NULL: dropped just now
 			coalesce((SELECT sum(pg_table_size(relid)) FROM pg_partition_tree(c.oid)), pg_table_size(c.oid), 0)
 		FROM pg_class c WHERE c.oid IN (`+in+`)`, func(c *checkedRelation, r *rowReader) {
 		c.usage, c.selectable = r.bool(), r.bool()

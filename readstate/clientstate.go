@@ -79,7 +79,7 @@ func (c *Client) build(ctx context.Context, handle uint64, life *life, body []by
 		}
 	}
 	batches := c.cache.pin(serverIDs)
-	state := &State{LSN: LSN(wire.LSN), Pinned: wire.Pinned, Tables: make([]*Table, len(wire.Tables)), ended: life.ended}
+	state := &State{LSN: LSN(wire.LSN), Pinned: wire.Pinned, Tables: make([]*Table, len(wire.Tables)), ended: life.ended, lost: c.reason}
 	state.Release = sync.OnceFunc(func() {
 		life.end(ErrReleased)
 		c.cache.unpin(batches)

@@ -33,6 +33,9 @@ func TestLostConnectionReleases(t *testing.T) {
 	if _, err := client.Pin(context.Background(), PinRequest{}); !errors.Is(err, ErrLost) {
 		t.Errorf("a pin over a lost connection gave %v", err)
 	}
+	if err := states[1].Lost(); !errors.Is(err, ErrLost) {
+		t.Errorf("a state over a lost connection: %v", err)
+	}
 	client.Close()
 	client.Close()
 	states[0].Release()

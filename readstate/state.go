@@ -35,6 +35,7 @@ type State struct {
 	Kept func() int64
 
 	ended func() error // nil: it cannot end
+	lost  func() error // nil: it cannot be lost
 }
 
 // Ended is why the mirror has taken the state from its holder, ErrEnded; nil when it has not. What the state names may then be gone.
@@ -43,6 +44,14 @@ func (s *State) Ended() error {
 		return nil
 	}
 	return s.ended()
+}
+
+// Lost is why the mirror does not keep the state any more, ErrLost or ErrClosed; nil when it does. Files that it names may then be gone.
+func (s *State) Lost() error {
+	if s.lost == nil {
+		return nil
+	}
+	return s.lost()
 }
 
 // Table is one table of a State.

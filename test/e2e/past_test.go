@@ -4,13 +4,16 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"pgmirror/mirror"
+	"pgmirror/readstate"
 	"pgmirror/test/harness"
 )
 
@@ -67,26 +70,8 @@ func TestPastIsHeld(t *testing.T) {
 	}
 	cut := round()
 	round()
-	reader := exec.Command(program, "sql", "--data", m.Data(), "--format", "csv", "--at", cut)
-	reader.Env, reader.SysProcAttr = environment(), harness.ChildProc()
-	var errs bytes.Buffer
-	reader.Stderr = &errs
-	in, err := reader.StdinPipe()
-	must(t, err)
-	out, err := reader.StdoutPipe()
-	must(t, err)
-	must(t, reader.Start())
-	t.Cleanup(func() { reader.Process.Kill(); reader.Wait() })
-	lines := bufio.NewScanner(out)
-	ask := func(statements, want string) {
-		t.Helper()
-		_, err := io.WriteString(in, statements+"\n")
-		must(t, err)
-		if !lines.Scan() || !lines.Scan() || lines.Text() != want {
-			t.Fatalf("%s: %q, want %q; %s", statements, lines.Text(), want, errs.String())
-		}
-	}
-	ask("begin; select count(*) c from t;", "1000")
+	reader := startReader(t, m, "--at", cut)
+	reader.ask("begin; select count(*) c from t;", "1000")
 	for range 4 {
 		round()
 	}
@@ -104,7 +89,7 @@ func TestPastIsHeld(t *testing.T) {
 	if !held() {
 		t.Error("inspect names no snapshot that the reader holds")
 	}
-	ask("select sum(n) s from t;", "500499")
+	reader.ask("select sum(n) s from t;", "500499")
 	if out, stderr, code := m.Command("resync", "t"); code != 0 { // the table that is read goes
 		t.Fatalf("exit code %d: %s%s", code, out, stderr)
 	}
@@ -112,9 +97,10 @@ func TestPastIsHeld(t *testing.T) {
 	if out, stderr, code := m.Command("expire"); code != 0 {
 		t.Fatalf("exit code %d: %s%s", code, out, stderr)
 	}
-	ask("select sum(n + 1) s from t;", "501499")
-	in.Close()
-	must(t, reader.Wait())
+	reader.ask("select sum(n + 1) s from t;", "501499")
+	if err := reader.end(); err != nil {
+		t.Error(err)
+	}
 	within(t, "it has expired", func() bool {
 		_, _, code := m.Command("expire")
 		return code == 0 && !held()
@@ -122,4 +108,72 @@ func TestPastIsHeld(t *testing.T) {
 	if _, err := m.TrySQL("from t", "--at", cut); err == nil || !strings.Contains(err.Error(), "is no retained checkpoint") {
 		t.Errorf("after it has expired: %v", err)
 	}
+}
+
+// A transaction that is open when run ends and comes again is told that what it reads is gone.
+func TestTransactionOverRestart(t *testing.T) {
+	t.Parallel()
+	pg, m := scene(t, []string{"create table t(id int primary key, n int)", "insert into t select i, i from generate_series(1, 1000) i"},
+		"--checkpoint-interval", "1h", "--snapshots", "keep=1,age=0s,grace=0s")
+	reader := startReader(t, m)
+	reader.ask("begin; select count(*) c from t;", "1000")
+	restart(m)
+	pg.Exec("truncate t")
+	m.SQL("from t limit 0")
+	within(t, "the file is gone", func() bool {
+		m.Checkpoint()
+		files, err := filepath.Glob(filepath.Join(m.Data(), "warehouse", "*", "*", "data", "*.parquet"))
+		return err == nil && len(files) == 0
+	})
+	reader.tell("select sum(n) s from t;")
+	if err := reader.end(); err == nil || !strings.Contains(err.Error(), readstate.ErrLost.Error()) || !strings.Contains(err.Error(), "the read state at ") {
+		t.Errorf("%v", err)
+	}
+}
+
+// reader is a sql process that is told one line after the other.
+type reader struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	lines *bufio.Scanner
+	errs  bytes.Buffer
+}
+
+func startReader(t *testing.T, m *Mirror, flags ...string) *reader {
+	t.Helper()
+	r := &reader{t: t, cmd: exec.Command(program, append([]string{"sql", "--data", m.Data(), "--format", "csv"}, flags...)...)}
+	r.cmd.Env, r.cmd.SysProcAttr, r.cmd.Stderr = environment(), harness.ChildProc(), &r.errs
+	in, err := r.cmd.StdinPipe()
+	must(t, err)
+	out, err := r.cmd.StdoutPipe()
+	must(t, err)
+	must(t, r.cmd.Start())
+	t.Cleanup(func() { r.cmd.Process.Kill(); r.cmd.Wait() })
+	r.in, r.lines = in, bufio.NewScanner(out)
+	return r
+}
+
+func (r *reader) tell(statements string) {
+	r.t.Helper()
+	_, err := io.WriteString(r.in, statements+"\n")
+	must(r.t, err)
+}
+
+// ask tells statements with one answer, of one value.
+func (r *reader) ask(statements, want string) {
+	r.t.Helper()
+	r.tell(statements)
+	if !r.lines.Scan() || !r.lines.Scan() || r.lines.Text() != want {
+		r.t.Fatalf("%s: %q, want %q; %s", statements, r.lines.Text(), want, r.errs.String())
+	}
+}
+
+// end closes the input; the error has what the process wrote on stderr.
+func (r *reader) end() error {
+	r.in.Close()
+	if err := r.cmd.Wait(); err != nil {
+		return fmt.Errorf("%w: %s", err, r.errs.String())
+	}
+	return nil
 }
