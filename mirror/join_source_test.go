@@ -289,6 +289,22 @@ func TestReplayOvertakesTheLog(t *testing.T) {
 	w.end()
 }
 
+// TestReplayedDeletes: rows of batches that are begun during the replay are deleted by what is replayed after them, below HWM.
+func TestReplayedDeletes(t *testing.T) {
+	w := quietWorld(t, 14)
+	w.check(w.m.inTurn(context.Background(), func() error { w.m.cfg.BatchRows = 3; return nil }))
+	j := w.replaying(1)
+	for done := false; !done; {
+		w.check(w.m.inTurn(context.Background(), func() (err error) { done, err = j.catchUp(w.m); return err }))
+	}
+	if j.table == nil || len(j.table.sealed) == 0 {
+		t.Error("the copy was given up, or nothing was deleted in a batch that was begun after it")
+	}
+	w.same(1)
+	w.audit()
+	w.end()
+}
+
 // TestGivenUpDuringFlush: a flush of the new content that is under way when the join is given up leaves nothing behind: no memory, no data
 // file, no index.
 func TestGivenUpDuringFlush(t *testing.T) {

@@ -213,7 +213,7 @@ var early map[*table][]earlyLookup
 	{name: "installed before HWM reaches F", tests: "^TestJoinWaitsForItsSnapshot$", edits: []edit{{"join.go", "if m.applied < j.from || m.applied != m.marks.high() {", "if m.applied != m.marks.high() {"}}},
 	{name: "installed before the log is empty", edits: []edit{{"join.go", "if j.kept == nil && j.log.changes == 0 {", "if j.kept == nil && (j.log.changes == 0 || j.table.rows > 0) {"}}},
 	{name: "floor above what was replayed", tests: "^TestFlushOfAJoin$", edits: []edit{{"rewrite.go", "	if t.replayed != 0 {", "	if t.replayed == 1 {"}}},
-	{name: "batches of a join are born at HWM", edits: []edit{{"table.go", "	if t.replayed != 0 {", "	if t.replayed == 1 {"}}},
+	{name: "batches of a join are born at HWM", tests: "^TestReplayedDeletes$", edits: []edit{{"table.go", "	if t.replayed != 0 {", "	if t.replayed == 1 {"}}},
 	{name: "the log begins after the snapshot", tests: "^TestLogBeginsBeforeTheSnapshot$", edits: []edit{
 		{"join.go", "	if err := m.inTurn(ctx, func() error { return m.beginJoins(before, queue) }); err != nil {\n		return err\n	}\n	told := false\n", "	told := false\n"},
 		{"join.go", "	defer release()\n", "	defer release()\n	if err := m.inTurn(ctx, func() error { return m.beginJoins(before, queue) }); err != nil {\n		return err\n	}\n"}}},
