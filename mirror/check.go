@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"pgmirror/globalindex"
 )
@@ -41,6 +42,9 @@ func (t *table) check(m *Mirror) error {
 			}
 			if covered[s] != nil {
 				fault("segment %d is covered by two file indexes", s.id)
+			}
+			if !slices.Contains(t.files, s) {
+				fault("segment %d is covered by file index %s, but not the table's any more", s.id, x.path)
 			}
 			covered[s] = x
 			if entries := x.index.Header().Files[ordinal].Rows; entries != uint64(s.file.data.Rows) {
