@@ -31,8 +31,9 @@ const (
 // pgbench runs PostgreSQL's own load generator against the database postgres.
 func pgbench(pg *harness.Postgres, args ...string) error {
 	name := "pgbench"
-	if dir := os.Getenv("PGMIRROR_PG_BIN"); dir != "" {
-		name = filepath.Join(dir, name)
+	own := filepath.Join(os.Getenv("PGMIRROR_PG_BIN"), name)
+	if _, err := os.Stat(own); err == nil { // not every build of a server has it
+		name = own
 	} else if installed, _ := filepath.Glob("/usr/lib/postgresql/*/bin/pgbench"); len(installed) > 0 {
 		name = slices.Max(installed)
 	}
