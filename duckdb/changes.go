@@ -108,6 +108,11 @@ func (db *DB) changed(p *pinned, text string) (readstate.TableName, error) {
 			}
 		}
 	}
+	for _, t := range p.byKey { // as status names it
+		if t.table.Name.String() == text {
+			return t.table.Name, nil
+		}
+	}
 	return readstate.TableName{}, fmt.Errorf("table %s is not mirrored; name it as schema.table", text)
 }
 

@@ -61,6 +61,7 @@ func TestChanges(t *testing.T) {
 		"FROM pgmirror_changes('ORDERS', '0/12')":                       {Table: orders, From: 0x12},
 		"FROM pgmirror_changes('public.orders', 18, 100)":               {Table: orders, From: 18},
 		`FROM pgmirror_changes('"S"."Odd.One"', '0/12', NULL)`:          {Table: readstate.TableName{Schema: "S", Name: "Odd.One"}, From: 0x12},
+		`FROM pgmirror_changes('S.Odd.One', '0/12')`:                    {Table: readstate.TableName{Schema: "S", Name: "Odd.One"}, From: 0x12},
 		"BEGIN; FROM pgmirror_changes('public.orders', '0/12'); COMMIT": {Table: orders, From: 0x12},
 	} {
 		if err := db.each(t.Context(), sql, func(*result) error { return nil }); err != nil {

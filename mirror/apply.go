@@ -142,7 +142,7 @@ func (t *table) fault(ch *pgcdc.Change, err error) (*failure, error) {
 			f.Remedy = remedyUnrepresentable
 		}
 	}
-	if errors.Is(err, errMissingRow) {
+	if errors.Is(err, errMissingRow) || errors.Is(err, errOtherIdentity) {
 		f.Missing, f.Closed = t.fingerprint, true
 	}
 	tuple := ch.New
@@ -168,14 +168,14 @@ func (m *Mirror) changeRow(t *table, ch *pgcdc.Change, lsn LSN) error {
 		return fmt.Errorf("unknown operation %d", ch.Op)
 	}
 	if t.shape.mode == insertOnly {
-		return errors.New("an update or delete arrived for a table without a usable replica identity")
+		return fmt.Errorf("%w: it had none that is usable, and an update or delete came", errOtherIdentity)
 	}
 	old := ch.Old
 	if ch.OldKind == 0 {
 		old = ch.New
 	}
 	if t.shape.mode == wholeRow && ch.OldKind != 'O' {
-		return errors.New("the old row did not arrive although the replica identity is FULL")
+		return fmt.Errorf("%w: it was FULL, and a change came without the old row", errOtherIdentity)
 	}
 	if err := t.seek(old, m.cfg.NullUnrepresentable && t.shape.mode == wholeRow); err != nil {
 		return err
@@ -360,7 +360,7 @@ func (t *table) forget(m *Mirror, good LSN) {
 
 const (
 	startAnew             = "drop the mirror and run again (pgmirror drop --warehouse, pgmirror run)"
-	copyAnew              = "copy it anew (pgmirror resync)"
+	copyAnew              = "copy it anew (pgmirror resync TABLE)"
 	remedyOutdated        = "it is being copied as it is now; wait until it is streaming"
 	remedyGone            = "put back into the publication, it is copied again; `pgmirror forget` removes what is left of it here"
 	remedyChanged         = "change that on the source, and it is copied again by itself"

@@ -179,6 +179,9 @@ func (v *tableView) unreadable(at LSN, how reading) string {
 		return unreadable(v.table.name, v.state, v.failure, max(at, v.failure.Good+1))
 	}
 	if why := unreadable(v.table.name, v.state, v.failure, at); why != "" {
+		if v.failure != nil && v.failure.Absent && v.joins {
+			why = fmt.Sprintf("table %s was gone since %s and is back: it is being copied; wait until it is streaming", v.table, v.failure.LSN)
+		}
 		return why
 	}
 	if how == frozen && (v.failure == nil || v.failure.Good != at || !v.holdsGood()) {
@@ -198,7 +201,11 @@ func unreadable(name readstate.TableName, state tableState, f *failure, at LSN) 
 	if f.Absent {
 		return absent(name, f)
 	}
-	text := fmt.Sprintf("table %s failed at %s: %s", name, f.LSN, f.Reason)
+	what := "failed at"
+	if f.Remedy == remedyOutdated {
+		what = "is outdated since"
+	}
+	text := fmt.Sprintf("table %s %s %s: %s", name, what, f.LSN, f.Reason)
 	switch {
 	case f.Column != "" && f.Key != "":
 		text += fmt.Sprintf(" (column %s, row %s)", f.Column, f.Key)

@@ -37,8 +37,9 @@ type failure struct {
 	Damaged bool `json:"damaged,omitempty"`
 	// Gone says that the table cannot be mirrored as the catalogue shows it; when that changes, it is copied again.
 	Gone bool `json:"gone,omitempty"`
-	// Missing is the fingerprint that the table had when the source changed a row that was not found. When the catalogue shows another one, that is
-	// why: labels of enums and attributes of composites give a row another text without a row event. The table is then copied again.
+	// Missing is the fingerprint that the table had when the source changed a row that was not found, or named one by another identity. When the catalogue
+	// shows another one, that is why: neither labels of enums and attributes of composites, which give a row another text, nor a new identity come as row
+	// events. The table is then copied again.
 	Missing string `json:"missing,omitempty"`
 	// Closed says that nothing is committed to the table any more: another writer has changed it in the catalog, or what came since the last commit may
 	// not be what the source had. What it held at Good stays.
@@ -299,6 +300,9 @@ func (e *rowError) Unwrap() error { return e.err }
 
 // errMissingRow: an update or delete names a row that the mirror does not hold.
 var errMissingRow = errors.New("the source changed a row that the mirror does not hold")
+
+// errOtherIdentity: an update or delete does not name its row by the replica identity that the table is known with.
+var errOtherIdentity = errors.New("the table's replica identity has changed")
 
 // errLeftOut: an insert leaves a value out. An update that moves a row into a row filter is sent as an insert, without the TOASTed values that it left
 // alone (pgoutput_row_filter in PostgreSQL's pgoutput.c copies only those of the replica identity from the old row).

@@ -178,7 +178,7 @@ func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) error {
 			case ok && t.repaired(now) && t.failure.Gone:
 				m.wantJoin(t.oid, t, t.failure.Reason+", and that has changed")
 			case ok && t.repaired(now):
-				m.wantJoin(t.oid, t, "the table's definition changed before a row was not found")
+				m.wantJoin(t.oid, t, "the table's definition changed before that row")
 			case ok && now.Unsupported != "" && t.failure.Missing != "":
 				// That is why.
 				f := &failure{Reason: now.Unsupported, Remedy: remedyChanged, LSN: c.LSN, Good: t.failure.Good, Damaged: t.failure.Damaged, Closed: t.failure.Closed, Gone: true}

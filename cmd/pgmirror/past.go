@@ -16,7 +16,7 @@ import (
 
 // pastForms are the layouts of a time that is no LSN. One without a zone is UTC, as everything that sql prints.
 var pastForms = []string{"2006-01-02 15:04:05.999999999Z07", "2006-01-02 15:04:05.999999999Z07:00", time.RFC3339Nano,
-	"2006-01-02 15:04:05.999999999", "2006-01-02T15:04:05.999999999", "2006-01-02"}
+	"2006-01-02 15:04:05.999999999", "2006-01-02T15:04:05.999999999", "2006-01-02 15:04", "2006-01-02T15:04", "2006-01-02"}
 
 // parsePast reads what --at and .pin take: an LSN, a time, or how long ago, as -5m.
 func parsePast(text string, now time.Time) (at readstate.LSN, t time.Time, err error) {

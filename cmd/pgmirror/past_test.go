@@ -17,6 +17,7 @@ func TestParsePast(t *testing.T) {
 		"2026-11-30T10:00:00Z":      ten,
 		"2026-11-30 11:30:00+01:30": ten,
 		"2026-11-30 10:00:00":       ten,
+		"2026-11-30 10:00":          ten,
 		"2026-11-30 10:00:00.25+00": ten.Add(250 * time.Millisecond),
 		"2026-11-30":                ten.Add(-10 * time.Hour),
 		"-2h":                       ten,

@@ -34,6 +34,8 @@ type shell struct {
 	pager   string // command that gets the results; empty without
 	pinned  readstate.LSN
 	reading int // files that .read is inside of
+	// keywords are the words that are no names without quotes; nil before readKeywords.
+	keywords map[string]bool
 	// scripted says that nobody sits before it: results are written as they are, not fitted to a screen.
 	scripted bool
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -196,12 +197,12 @@ func TestShellCommands(t *testing.T) {
 
 	contains(t, term.run(".help"), ".tables", ".exit")
 	contains(t, term.run(".nonsense"), "no such command")
-	term.run(`create table "My notes" (n integer not null, t text);`)
+	term.run(`create table "My notes" (n integer not null, "order" text);`)
 	contains(t, term.run(".tables"), "main.\"My notes\"\r\n", "public.orders\r\n")
 	if out := term.run(".tables ord%"); strings.Contains(out, "My notes") || !strings.Contains(out, "public.orders") {
 		t.Errorf(".tables with a pattern:\n%s", out)
 	}
-	contains(t, term.run(".schema"), "CREATE TABLE main.\"My notes\" (\r\n  n INTEGER NOT NULL,\r\n  t VARCHAR\r\n);",
+	contains(t, term.run(".schema"), "CREATE TABLE main.\"My notes\" (\r\n  n INTEGER NOT NULL,\r\n  \"order\" VARCHAR\r\n);",
 		"CREATE TABLE public.orders (\r\n  id BIGINT,\r\n  customer VARCHAR\r\n);")
 	contains(t, term.run(".status"), "pgmirror v1: streaming")
 
@@ -314,4 +315,25 @@ func TestShellReconnects(t *testing.T) {
 		t.Errorf("the notice came twice:\n%s", out)
 	}
 	contains(t, out, "│       9 │")
+}
+
+// What Tab puts in the place of what is typed goes on from it, however the candidates are spelled.
+func TestLikeFirst(t *testing.T) {
+	for _, c := range []struct {
+		typed string
+		words []string
+		want  []string
+	}{
+		{"ord", []string{"orders_2025", `"OrderLines"`, "orders_2026"}, []string{"orders_2025", "orders_2026"}},
+		{"ord", []string{`"OrderLines"`, `"Orders"`, `"ORDERS"`}, []string{`"OrderLines"`, `"Orders"`}},
+		{"ord", []string{"ORDER", "orders"}, []string{"orders"}},
+		{"Ord", []string{"ORDER", "orders", "ordinal"}, []string{"ORDER"}},
+		{"", []string{"a", `"B"`}, []string{"a", `"B"`}},
+		{"x", nil, nil},
+	} {
+		got := likeFirst(slices.Clone(c.words), c.typed)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%q: %q, want %q", c.typed, got, c.want)
+		}
+	}
 }

@@ -87,18 +87,24 @@ func likeName(table, pattern string) string {
 }
 
 func (s *shell) tables(ctx context.Context, pattern string) error {
+	if err := s.readKeywords(ctx); err != nil {
+		return err
+	}
 	rows, err := s.ask(ctx, "SELECT schema_name, view_name AS n FROM duckdb_views() WHERE NOT internal AND "+likeName("view_name", pattern)+
 		" UNION ALL SELECT schema_name, table_name FROM duckdb_tables() WHERE NOT internal AND "+likeName("table_name", pattern)+" ORDER BY ALL")
 	if err != nil {
 		return err
 	}
 	for _, row := range rows {
-		fmt.Fprintln(s.out, sqlName(row[0].Value)+"."+sqlName(row[1].Value))
+		fmt.Fprintln(s.out, s.name(row[0].Value)+"."+s.name(row[1].Value))
 	}
 	return nil
 }
 
 func (s *shell) schema(ctx context.Context, pattern string) error {
+	if err := s.readKeywords(ctx); err != nil {
+		return err
+	}
 	rows, err := s.ask(ctx, "SELECT schema_name, table_name, column_name, data_type, is_nullable FROM duckdb_columns() WHERE NOT internal AND "+
 		likeName("table_name", pattern)+" ORDER BY database_name, schema_name, table_name, column_index")
 	if err != nil {
@@ -106,7 +112,7 @@ func (s *shell) schema(ctx context.Context, pattern string) error {
 	}
 	table := ""
 	for _, row := range rows {
-		name := sqlName(row[0].Value) + "." + sqlName(row[1].Value)
+		name := s.name(row[0].Value) + "." + s.name(row[1].Value)
 		switch {
 		case table == "":
 			fmt.Fprintf(s.out, "CREATE TABLE %s (\n", name)
@@ -116,13 +122,29 @@ func (s *shell) schema(ctx context.Context, pattern string) error {
 			fmt.Fprint(s.out, ",\n")
 		}
 		table = name
-		fmt.Fprintf(s.out, "  %s %s", sqlName(row[2].Value), oneLine(row[3].Value))
+		fmt.Fprintf(s.out, "  %s %s", s.name(row[2].Value), oneLine(row[3].Value))
 		if row[4].Value == "false" {
 			fmt.Fprint(s.out, " NOT NULL")
 		}
 	}
 	if table != "" {
 		fmt.Fprint(s.out, "\n);\n")
+	}
+	return nil
+}
+
+// readKeywords reads once which words are no names without quotes.
+func (s *shell) readKeywords(ctx context.Context) error {
+	if s.keywords != nil {
+		return nil
+	}
+	rows, err := s.ask(ctx, "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'")
+	if err != nil {
+		return err
+	}
+	s.keywords = make(map[string]bool, len(rows))
+	for _, row := range rows {
+		s.keywords[row[0].Value] = true
 	}
 	return nil
 }
@@ -137,9 +159,9 @@ func (s *shell) ask(ctx context.Context, sql string) ([][]duckdb.Text, error) {
 
 var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
-// sqlName quotes a name when it needs it.
-func sqlName(name string) string {
-	if plainName.MatchString(name) {
+// name quotes a name when it needs it.
+func (s *shell) name(name string) string {
+	if plainName.MatchString(name) && !s.keywords[name] {
 		return name
 	}
 	return `"` + strings.ReplaceAll(oneLine(name), `"`, `""`) + `"`

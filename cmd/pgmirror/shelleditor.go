@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -117,31 +119,56 @@ func (s *suggester) complete(line string, pos int) (head string, words []string,
 		}
 		return "", words, tail
 	}
+	asked, open := before, -1 // DuckDB completes no name whose quote is open
+	if strings.Count(before, `"`)%2 == 1 {
+		open = strings.LastIndex(before, `"`)
+		asked = before[:open] + before[open+1:]
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), completeWait)
 	defer cancel()
-	suggestions, err := s.db.Complete(ctx, s.statement+before)
+	suggestions, err := s.db.Complete(ctx, s.statement+asked)
 	if err != nil || len(suggestions) == 0 {
 		return before, nil, tail
 	}
 	start := suggestions[0].Start - len(s.statement)
-	if start < 0 || start > len(before) {
+	if start < 0 || start > len(asked) || open >= 0 && start != open {
 		return before, nil, tail
 	}
+	typed := asked[start:]
 	for _, suggestion := range suggestions {
-		if suggestion.Start-len(s.statement) == start && continues(before[start:], suggestion.Text) {
+		quoted := strings.HasPrefix(suggestion.Text, `"`)
+		if suggestion.Start-len(s.statement) == start && (quoted || open < 0) && continues(typed, suggestion.Text) {
 			words = append(words, oneLine(suggestion.Text))
 		}
 	}
-	return before[:start], words, tail
+	return before[:start], likeFirst(words, typed), tail
 }
 
 // continues says whether a suggestion goes on from what is typed. DuckDB also offers what only resembles it.
 func continues(typed, suggestion string) bool {
-	quoted := strings.TrimPrefix(suggestion, `"`)
-	for _, s := range []string{suggestion, quoted} {
-		if len(s) > len(typed) && strings.EqualFold(s[:len(typed)], typed) {
-			return true
+	return hasPrefixFold(suggestion, typed) || hasPrefixFold(strings.TrimPrefix(suggestion, `"`), typed)
+}
+
+func hasPrefixFold(s, prefix string) bool {
+	return len(s) > len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
+}
+
+// likeFirst keeps the words that begin with the same bytes, as the editor puts what all of them begin with in place of what is typed: those that begin as
+// it is typed, else those like the first that is not quoted, else the quoted ones.
+func likeFirst(words []string, typed string) []string {
+	rank := func(w string) int {
+		switch {
+		case strings.HasPrefix(w, typed):
+			return 0
+		case hasPrefixFold(w, typed):
+			return 1
 		}
+		return 2
 	}
-	return false
+	if len(words) == 0 {
+		return nil
+	}
+	first := slices.MinFunc(words, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+	begin := first[:min(len(first), len(typed)+len(first)-len(strings.TrimPrefix(first, `"`)))]
+	return slices.DeleteFunc(words, func(w string) bool { return !strings.HasPrefix(w, begin) })
 }

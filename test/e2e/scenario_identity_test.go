@@ -3,6 +3,8 @@ package e2e
 import (
 	"strings"
 	"testing"
+
+	"pgmirror/mirror"
 )
 
 // Keys of several columns, changed in part and in whole, leave no old row behind (S-K1); a row inserted and changed at once is one
@@ -154,6 +156,38 @@ func TestScenarioNoIdentity(t *testing.T) {
 	answers(t, m, "select * from n", "3|c")
 	m.Verify()
 	s.Close()
+}
+
+// A table that had no usable identity gets one, and at once, before a look at the catalogue shows it, a row is changed: it is copied again by itself,
+// also when the mirror was stopped in between.
+func TestIdentityAppears(t *testing.T) {
+	t.Parallel()
+	pg, m := scene(t, []string{"create table f(id int, v text)", "create table k(id int, v text)", "insert into f values (1, 'a'), (2, 'b')", "insert into k values (1, 'a'), (2, 'b')"})
+	appears := func() {
+		pg.Exec("alter table f replica identity full; delete from f where id = 1; insert into f values (3, 'c')", "alter table k add primary key (id)", "update k set v = 'B' where id = 2")
+	}
+	same := func() {
+		t.Helper()
+		for _, name := range []string{"f", "k"} {
+			m.WaitStatus(name+" is followed with its identity", func(s *mirror.Status) bool {
+				table := Table(t, s, "public."+name)
+				return table.State == "streaming" && !table.InsertOnly
+			})
+			alike(t, pg, m, "select * from "+name+" order by id")
+		}
+		m.Verify()
+	}
+	appears()
+	same()
+	pg.Exec("alter table f replica identity default", "alter table k drop constraint k_pkey")
+	m.WaitStatus("both have lost it", func(s *mirror.Status) bool {
+		return Table(t, s, "public.f").InsertOnly && Table(t, s, "public.k").InsertOnly
+	})
+	m.WaitReady()
+	m.Stop()
+	appears()
+	m.Start()
+	same()
 }
 
 // FULL beside a primary key: rows are found by the key, whatever else the old row carries.
