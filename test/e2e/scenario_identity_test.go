@@ -168,6 +168,7 @@ func TestIdentityAppears(t *testing.T) {
 	}
 	same := func() {
 		t.Helper()
+		m.WaitStatus("it streams", func(s *mirror.Status) bool { return s.State == "streaming" && len(s.Tables) == 2 })
 		for _, name := range []string{"f", "k"} {
 			m.WaitStatus(name+" is followed with its identity", func(s *mirror.Status) bool {
 				table := Table(t, s, "public."+name)
