@@ -38,3 +38,23 @@ func TestDoubtEnds(t *testing.T) {
 	}
 	w.end()
 }
+
+// TestDoubtStays: a table of whose content the last commit is not certain goes on saying so when the source does not publish it any more.
+func TestDoubtStays(t *testing.T) {
+	w := quietWorld(t, 21)
+	w.check(w.m.inTurn(context.Background(), func() error {
+		tab := w.m.byOID[1]
+		w.m.certain = w.m.durable - 1
+		w.m.outdated(tab, 1, w.m.applied, "")
+		if !tab.failure.Doubtful {
+			t.Error("a table that is closed after a commit that is not certain is without doubt")
+		}
+		w.m.absent(tab, w.m.applied, "")
+		if f := tab.failure; !f.Absent || !f.Closed || !f.Doubtful || f.Good >= w.m.durable {
+			t.Errorf("%+v", f)
+		}
+		return nil
+	}))
+	w.stop()
+	<-w.ended
+}

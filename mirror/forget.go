@@ -17,7 +17,8 @@ func (m *Mirror) absent(t *table, lsn LSN, when string) {
 		m.freeze(t, lsn, f)
 		return
 	}
-	f.LSN, f.Good, f.Damaged, f.Closed = lsn, t.failure.Good, t.failure.Damaged, t.failure.Closed
+	f.LSN = lsn
+	f.inherit(t.failure)
 	t.failure, t.dirty = f, true
 	m.updateShared()
 }

@@ -519,7 +519,7 @@ func (m *Mirror) endJoin(j *join, f *failure) {
 	m.cfg.Log.Error("the table cannot be copied", "relation", old.String(), "lsn", f.LSN.String(), "column", f.Column, "err", f.Reason)
 	if old.state != stateStreaming {
 		if old.failure != nil {
-			f.Good, f.Closed = old.failure.Good, old.failure.Closed
+			f.inherit(old.failure)
 		}
 		old.state, old.failure = stateFailed, f
 		old.dirty = true

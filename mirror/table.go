@@ -50,6 +50,11 @@ type failure struct {
 	Absent bool `json:"absent,omitempty"`
 }
 
+// inherit takes over what an earlier failure says of the content that the table has still.
+func (f *failure) inherit(old *failure) {
+	f.Good, f.Damaged, f.Closed, f.Doubtful = old.Good, old.Damaged, old.Closed, old.Doubtful
+}
+
 // repaired says whether a look at the catalogue shows that the reason of a table's failure is no more. A row that was not found may have come with a partition.
 func (t *table) repaired(now *pgcdc.Table) bool {
 	f := t.failure

@@ -181,7 +181,8 @@ func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) error {
 				m.wantJoin(t.oid, t, "the table's definition changed before that row")
 			case ok && now.Unsupported != "" && t.failure.Missing != "":
 				// That is why.
-				f := &failure{Reason: now.Unsupported, Remedy: remedyChanged, LSN: c.LSN, Good: t.failure.Good, Damaged: t.failure.Damaged, Closed: t.failure.Closed, Gone: true}
+				f := &failure{Reason: now.Unsupported, Remedy: remedyChanged, LSN: c.LSN, Gone: true}
+				f.inherit(t.failure)
 				m.logFailure(t.String(), c.LSN, f)
 				t.failure, t.dirty = f, true
 				m.updateShared()
