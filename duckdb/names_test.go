@@ -115,3 +115,24 @@ func TestSearchPath(t *testing.T) {
 		t.Errorf("a user's table is in %s", out.String())
 	}
 }
+
+// Schemas of the source that are named as DuckDB's catalogs are there under their full names, and the others beside them.
+func TestSchemasNamedAsCatalogs(t *testing.T) {
+	schema := arrow.NewSchema([]arrow.Field{col("v", 1, arrow.PrimitiveTypes.Int64)}, nil)
+	var tables []*readstate.Table
+	schemas := []string{"temp", "system", "pgmirror", "main", "memory", "plain"}
+	for i, s := range schemas {
+		tb := table("t", schema, nil, []readstate.Batch{batchOf(record(t, schema, fmt.Sprintf(`[{"v":%d}]`, i)), nil)})
+		tb.Name.Schema = s
+		tables = append(tables, tb)
+	}
+	db := openTest(t, fixed(tables...))
+	for i, s := range schemas {
+		if got := query(t, db, "FROM pgmirror."+s+".t"); got[0][0] != fmt.Sprint(i) {
+			t.Errorf("schema %s: %v", s, got)
+		}
+	}
+	if got := query(t, db, "FROM plain.t"); got[0][0] != "5" {
+		t.Errorf("%v", got)
+	}
+}

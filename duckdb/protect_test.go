@@ -30,6 +30,9 @@ func TestOwnFilesAreProtected(t *testing.T) {
 		"COPY (SELECT 1) TO '" + root + "/link/new/x.csv'", "COPY (SELECT 1) TO '../data/x.csv'", "EXPORT DATABASE '" + data + "/out'",
 		"ATTACH '" + data + "/x.duckdb' AS x", "ATTACH IF NOT EXISTS 'x.duckdb'", "COPY (SELECT 1) TO 'file://" + data + "/x.csv'",
 		"SET temp_directory = '" + data + "/tmp'", "set global \"log_query_path\" to 'queries.log'", "PRAGMA profiling_output='" + data + "/profile.json'",
+		"COPY (SELECT 1) TO'" + data + "/x'", "COPY (SELECT 1) TO/* here */'" + data + "/x'", "COPY (SELECT 1) TO -- here\n '" + data + "/x'", `COPY (SELECT 1) TO "` + data + `/x"`,
+		"COPY (SELECT 1) TO $$" + data + "/x$$", "ATTACH $$" + data + "/x$$", "EXPORT DATABASE $$" + data + "/x$$", "COPY (SELECT 1) TO 'file:" + data + "/x'",
+		"COPY (SELECT 1) TO 'file://localhost" + data + "/x'", "SET temp_directory=$$" + data + "/tmp$$", "COPY (SELECT '--') TO '" + data + "/x'",
 		"CALL enable_logging(storage = 'file', storage_path := '" + data + "')",
 	} {
 		if _, err := db.Query(context.Background(), sql); err == nil || !strings.Contains(err.Error(), "data directory") {

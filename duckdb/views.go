@@ -18,6 +18,9 @@ type shownTable struct {
 	err   string // why DuckDB cannot show its columns; empty when it can
 }
 
+// ownCatalog is said with the schemas of the source's tables, one of which may be named as another catalog of DuckDB: temp, system, or as this one.
+const ownCatalog = "pgmirror."
+
 // viewName is a view's place in DuckDB.
 type viewName struct{ schema, name string }
 
@@ -112,7 +115,7 @@ func (db *DB) syncViews(p *pinned) error {
 		s.mu.Unlock()
 	}()
 	for _, v := range drop {
-		if err := db.adminExec("DROP VIEW IF EXISTS " + v.String()); err != nil {
+		if err := db.adminExec("DROP VIEW IF EXISTS " + ownCatalog + v.String()); err != nil {
 			return fmt.Errorf("hide table %s: %w", v, err)
 		}
 		delete(s.views, v)
@@ -156,10 +159,10 @@ func compareViews(a, b viewName) int {
 
 // defineView makes one table's view.
 func (db *DB) defineView(t *shownTable) error {
-	if err := db.adminExec("CREATE SCHEMA IF NOT EXISTS " + ident(t.view.schema)); err != nil {
+	if err := db.adminExec("CREATE SCHEMA IF NOT EXISTS " + ownCatalog + ident(t.view.schema)); err != nil {
 		return err
 	}
-	return db.adminExec("CREATE OR REPLACE VIEW " + t.view.String() +
+	return db.adminExec("CREATE OR REPLACE VIEW " + ownCatalog + t.view.String() +
 		" AS FROM query(pgmirror_sql(" + literal(t.key) + ", txid_current()))")
 }
 

@@ -232,9 +232,7 @@ func (w *Warehouse) writeHints(jobs []*assembly) error {
 }
 
 func hintOf(t *table) string {
-	const suffix = ".metadata.json"
-	base := filepath.Base(t.path)
-	return base[:len(base)-len(suffix)]
+	return strings.TrimSuffix(filepath.Base(t.path), metadataSuffix)
 }
 
 func (w *Warehouse) writeHint(t *table) error {

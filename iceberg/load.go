@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,6 +45,9 @@ func (w *Warehouse) Load(ctx context.Context) (*State, error) {
 	replaced := map[string][]replacedFile{}
 	for _, r := range listed {
 		replaced[r.uuid] = append(replaced[r.uuid], r)
+	}
+	if err := w.refuseOlder(tables); err != nil {
+		return nil, err
 	}
 	state := &State{Mirror: c.mirror, LSN: c.lsn}
 	w.lsn = c.lsn
@@ -87,6 +91,33 @@ func (w *Warehouse) Load(ctx context.Context) (*State, error) {
 // Document returns the document stored with the last commit, nil in a new warehouse. It needs no Load, so that it works when
 // a table's files are damaged.
 func (w *Warehouse) Document(ctx context.Context) ([]byte, error) { return w.catalog.document(ctx) }
+
+// refuseOlder is an error when a table's version hint names a later commit than the catalog: the hint is written when the catalog has the commit, so the
+// catalog has been replaced by an older one, for which the newer commits' files would be orphans.
+func (w *Warehouse) refuseOlder(tables []*table) error {
+	for _, t := range tables {
+		if t == nil {
+			continue
+		}
+		hint, err := readAll(w.files, filepath.Join(t.metadataDir(), hintName))
+		if err != nil || !hintForm.Match(hint) || versionOf(string(hint)) <= versionOf(hintOf(t)) {
+			continue
+		}
+		names, err := w.files.ReadDir(t.metadataDir())
+		if err == nil && slices.Contains(names, string(hint)+metadataSuffix) {
+			return fmt.Errorf("%w: catalog.db is older than table %s.%s, which has the metadata %s: restore catalog.db and warehouse/ as they were at one time, or drop the warehouse (pgmirror drop --warehouse)",
+				ErrCorrupt, t.name.Schema, t.name.Name, hint)
+		}
+	}
+	return nil
+}
+
+// versionOf is the number that the name of a metadata file begins with.
+func versionOf(hint string) int {
+	number, _, _ := strings.Cut(hint, "-")
+	version, _ := strconv.Atoi(number)
+	return version
+}
 
 func (w *Warehouse) repairHints(tables []*table) error {
 	for _, t := range tables {

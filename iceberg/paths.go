@@ -72,4 +72,10 @@ var (
 	metadataFileForm = regexp.MustCompile(`^((data|deletes|snap)-[0-9a-f-]{36}\.avro|[0-9]{5,}-[0-9a-f-]{36}\.metadata\.json|version-hint(-[0-9a-f-]{36})?\.text)$`)
 )
 
-const hintName = "version-hint.text"
+const (
+	hintName       = "version-hint.text"
+	metadataSuffix = ".metadata.json"
+)
+
+// hintForm is what we write into it: the name of a metadata file without the suffix.
+var hintForm = regexp.MustCompile(`^[0-9]{5,}-[0-9a-f-]{36}$`)

@@ -19,11 +19,11 @@ func (c ColumnName) configLine() string {
 func (j *judgement) formFinding(r *checkedRelation, c *Column) (refused bool) {
 	f := Finding{LevelNote, "types", "column " + r.qualified() + "." + quoteIdent(c.Name), "the setting types makes it " + c.Form, "", Fix{
 		Advice: "nothing need be done; without the line it has the form of its type, and the table is copied again"}}
-	switch key := r.inexactKey(); {
+	switch key, why := r.inexactKey(); {
 	case c.Type.Unsupported != "":
 		f.Level, f.Problem = LevelError, c.Type.Unsupported
 	case key != nil && key.Name == c.Name:
-		f.Level, f.Problem = LevelError, inexactKey
+		f.Level, f.Problem = LevelError, why
 	case c.Type.Kind == KindText && !c.Type.BinaryOK:
 		f.Why = "it is the text that PostgreSQL prints; the stream comes in text for it, which costs about a sixth of the speed of decoding"
 	case c.Type.Kind == KindText:

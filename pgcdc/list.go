@@ -6,7 +6,20 @@ import (
 	"math"
 )
 
-const reasonDimensions = "the array has more than one dimension"
+const (
+	reasonDimensions = "the array has more than one dimension"
+	reasonLowerBound = "the array does not begin at 1, and what finds the row would not tell it from one that does"
+)
+
+// asKey is the type of a column that rows are found by: values that differ on the source may not be one.
+func (t *Type) asKey() *Type {
+	if t.Kind != KindList {
+		return t
+	}
+	other := *t
+	other.exact = true
+	return &other
+}
 
 // binaryList reads what array_send writes: the number of dimensions, whether there are NULLs, the element type's OID, for
 // each dimension its length and lower bound, and the elements, each with its length or −1 for NULL.
@@ -27,6 +40,9 @@ func (t *Type) binaryList(data []byte, s Sink) error {
 		return t.unrepresentable(reasonDimensions)
 	case dimensions == 0 || len(data) < head+dimension:
 		return t.malformed(FormatBinary)
+	}
+	if t.exact && binary.BigEndian.Uint32(data[head+4:]) != 1 {
+		return t.unrepresentable(reasonLowerBound)
 	}
 	elements := binary.BigEndian.Uint32(data[head:])
 	data = data[head+dimension:]
@@ -72,6 +88,9 @@ func (t *Type) textList(data []byte, s Sink) error {
 		}
 		if data, ok = bytes.CutPrefix(data, []byte("=")); !ok {
 			return t.malformed(FormatText)
+		}
+		if t.exact {
+			return t.unrepresentable(reasonLowerBound)
 		}
 	}
 	if len(data) < 2 || data[0] != '{' || data[len(data)-1] != '}' {

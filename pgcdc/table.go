@@ -67,6 +67,9 @@ func (r *relationRow) complete(types *typeCatalog) {
 			t.IdentityKey = append(t.IdentityKey, i)
 		}
 	}
+	for _, k := range r.keyColumns() {
+		t.Columns[k].Type = t.Columns[k].Type.asKey()
+	}
 	t.Unsupported = r.unsupported(keysPublished)
 	t.Fingerprint, t.AttributeVersions = r.fingerprint(types, published)
 	t.Frame = r.frame()
@@ -126,27 +129,43 @@ func (r *relationRow) unsupported(keysPublished bool) string {
 			return "column " + quoteIdent(c.Name) + ": " + c.Type.Unsupported
 		}
 	}
-	if c := r.inexactKey(); c != nil {
-		return "column " + quoteIdent(c.Name) + ": " + inexactKey
+	if c, why := r.inexactKey(); c != nil {
+		return "column " + quoteIdent(c.Name) + ": " + why
 	}
 	return r.unsupportedLeaf()
 }
 
-const inexactKey = "the setting types makes it double, under which two keys could be one; make it text or decimal(p,s)"
-
-// inexactKey is a column of a key that is mirrored in a form which may be equal for values that differ; nil when there is none.
-func (r *relationRow) inexactKey() *Column {
+// keyColumns lists the columns by which rows are found, or may be.
+func (r *relationRow) keyColumns() []int {
 	t := &r.table
-	keys := t.Key
-	if t.Identity != IdentityFull {
-		keys = append(slices.Clone(keys), t.IdentityKey...)
+	if t.Identity == IdentityFull {
+		return t.Key
 	}
-	for _, k := range keys {
-		if t.Columns[k].Type.form == formNumeric && t.Columns[k].Type.Kind == KindFloat8 {
-			return &t.Columns[k]
+	return append(slices.Clone(t.Key), t.IdentityKey...)
+}
+
+const (
+	inexactDouble = "the setting types makes it double, under which two keys could be one; make it text or decimal(p,s)"
+	inexactName   = "functions and operators of one name that take other arguments have the same text, so two keys could be one; make it regprocedure or regoperator, or choose another REPLICA IDENTITY"
+)
+
+// inexactKey is a column of a key that is mirrored in a form which may be equal for values that differ, and why; nil when there is none.
+func (r *relationRow) inexactKey() (*Column, string) {
+	const regproc, regoper = 24, 2203
+	for _, k := range r.keyColumns() {
+		c := &r.table.Columns[k]
+		t := c.Type
+		if t.form == formNumeric && t.Kind == KindFloat8 {
+			return c, inexactDouble
+		}
+		if t.Elem != nil {
+			t = t.Elem
+		}
+		if t.base == regproc || t.base == regoper {
+			return c, inexactName
 		}
 	}
-	return nil
+	return nil, ""
 }
 
 // fingerprint hashes what gives the table's rows their meaning, and how they are published. Of pg_attribute it takes all rows, those of dropped

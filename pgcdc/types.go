@@ -10,8 +10,8 @@ const (
 	KindInt4             // Sink.Int32
 	KindInt8             // Sink.Int64
 	KindOID              // Sink.Int64, 0 to 2^32−1
-	KindFloat4           // Sink.Float32, every bit pattern kept
-	KindFloat8           // Sink.Float64, every bit pattern kept
+	KindFloat4           // Sink.Float32, every bit pattern kept but those of NaNs, which are one
+	KindFloat8           // Sink.Float64, the same
 	KindDecimal          // Sink.Decimal: numeric(p≤38, 0≤s≤p)
 	KindText             // Sink.String: the text of the type's output function
 	KindJSON             // Sink.String: json and jsonb, verbatim
@@ -42,6 +42,7 @@ type Type struct {
 	base  uint32     // the OID whose send and output functions made the bytes
 	form  binaryForm // KindText and KindJSON: what the send function writes; KindList: unset for an array; KindFloat8: formNumeric if a numeric is made a double
 	delim byte       // KindList: what separates the elements in text
+	exact bool       // KindList: an array that differs from another in its lower bound alone is not represented
 }
 
 // Sink takes one decoded value. Decode calls exactly one of its methods for a scalar, and for a list BeginList, one call

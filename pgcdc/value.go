@@ -62,7 +62,11 @@ func (t *Type) decodeBinary(data []byte, s Sink) error {
 		if len(data) != 4 {
 			return t.malformed(FormatBinary)
 		}
-		s.Float32(math.Float32frombits(binary.BigEndian.Uint32(data)))
+		bits := binary.BigEndian.Uint32(data)
+		if isNaN4(bits) {
+			bits = nanFloat4
+		}
+		s.Float32(math.Float32frombits(bits))
 	case KindFloat8:
 		if t.form == formNumeric {
 			return t.binaryNumericDouble(data, s)
@@ -70,7 +74,11 @@ func (t *Type) decodeBinary(data []byte, s Sink) error {
 		if len(data) != 8 {
 			return t.malformed(FormatBinary)
 		}
-		s.Float64(math.Float64frombits(binary.BigEndian.Uint64(data)))
+		bits := binary.BigEndian.Uint64(data)
+		if isNaN8(bits) {
+			bits = nanFloat8
+		}
+		s.Float64(math.Float64frombits(bits))
 	case KindDecimal:
 		return t.binaryDecimal(data, s)
 	case KindText, KindJSON:

@@ -10,13 +10,23 @@ import (
 // false, Decode has to look at the value, which may be malformed or of any other type.
 func (t *Type) Word(data []byte) (bits uint64, ok bool) {
 	switch t.Kind {
-	case KindInt4, KindFloat4:
+	case KindInt4:
 		if len(data) == 4 {
 			return uint64(binary.BigEndian.Uint32(data)), true
 		}
-	case KindInt8, KindFloat8:
-		if len(data) == 8 && t.form == formUnset {
+	case KindFloat4:
+		if len(data) == 4 {
+			bits := binary.BigEndian.Uint32(data)
+			return uint64(bits), !isNaN4(bits)
+		}
+	case KindInt8:
+		if len(data) == 8 {
 			return binary.BigEndian.Uint64(data), true
+		}
+	case KindFloat8:
+		if len(data) == 8 && t.form == formUnset {
+			bits := binary.BigEndian.Uint64(data)
+			return bits, !isNaN8(bits)
 		}
 	case KindTimestamp, KindTimestampTZ:
 		if len(data) == 8 {

@@ -228,13 +228,30 @@ func TestCharAboveASCII(t *testing.T) {
 	}
 }
 
-// TestFloatBits holds that binary keeps every bit pattern, NaNs with a payload too.
+// TestFloatBits holds that binary keeps every bit pattern, but for NaNs, which are one, in lists and by Word too.
 func TestFloatBits(t *testing.T) {
 	catalog := builtinCatalog()
-	for _, bits := range []uint64{0x7ff8000000000001, 0xfff8000000000000, 0x7ff0000000000001, 0x8000000000000000, 1} {
-		calls, err := decodeCalls(catalog.resolve(701, -1, "float8"), FormatBinary, binary.BigEndian.AppendUint64(nil, bits))
-		if err != nil || calls[0].value != bits {
+	for bits, want := range map[uint64]uint64{
+		0x7ff8000000000001: nanFloat8, 0xfff8000000000000: nanFloat8, 0x7ff0000000000001: nanFloat8, nanFloat8: nanFloat8,
+		0x8000000000000000: 0x8000000000000000, 1: 1, 0x7ff0000000000000: 0x7ff0000000000000, 0xfff0000000000000: 0xfff0000000000000,
+	} {
+		data := binary.BigEndian.AppendUint64(nil, bits)
+		calls, err := decodeCalls(catalog.resolve(701, -1, "float8"), FormatBinary, data)
+		if err != nil || calls[0].value != want {
 			t.Errorf("%x: %v, %v", bits, calls, err)
+		}
+		if word, ok := catalog.resolve(701, -1, "float8").Word(data); ok && word != want {
+			t.Errorf("%x: %x", bits, word)
+		}
+	}
+	for bits, want := range map[uint32]uint32{0x7fc00001: nanFloat4, 0xffc00000: nanFloat4, 0x7f800001: nanFloat4, 0x80000000: 0x80000000, 0x7f800000: 0x7f800000, 0xff800000: 0xff800000} {
+		data := binary.BigEndian.AppendUint32(nil, bits)
+		calls, err := decodeCalls(catalog.resolve(700, -1, "float4"), FormatBinary, data)
+		if err != nil || calls[0].value != want {
+			t.Errorf("%x: %v, %v", bits, calls, err)
+		}
+		if word, ok := catalog.resolve(700, -1, "float4").Word(data); ok && uint32(word) != want {
+			t.Errorf("%x: %x", bits, word)
 		}
 	}
 }

@@ -47,11 +47,14 @@ func parseInteger(data []byte) (value int64, ok bool) {
 	return int64(magnitude), magnitude <= math.MaxInt64
 }
 
-// The bits of the NaN that the server's input functions make.
+// The bits of the NaN that the server's input functions make. All NaNs are equal to PostgreSQL and the same in text, so they are one here.
 const (
 	nanFloat4 = 0x7fc00000
 	nanFloat8 = 0x7ff8000000000000
 )
+
+func isNaN4(bits uint32) bool { return bits<<1 > 0x7f800000<<1 }
+func isNaN8(bits uint64) bool { return bits<<1 > 0x7ff0000000000000<<1 }
 
 // textFloat reads float4 and float8, which the server prints so that the nearest number is the value.
 func (t *Type) textFloat(data []byte, s Sink) error {

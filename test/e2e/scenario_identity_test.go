@@ -191,6 +191,34 @@ func TestIdentityAppears(t *testing.T) {
 	same()
 }
 
+// Two keys of the source never become one: an array that does not begin at 1 and a name that several functions have stop the table, and with the form that
+// the setting types gives it, it is mirrored. All NaNs are one key, as they are on the source, however they were made and sent.
+func TestKeysStayApart(t *testing.T) {
+	t.Parallel()
+	pg := server(t, []string{
+		"create function twice(int) returns int language sql as 'select 1'", "create function twice(text) returns int language sql as 'select 1'",
+		"create table copied(k int[] primary key, v int)", "insert into copied values ('{1,2}', 0), ('[2:3]={1,2}', 1)",
+		"create table streamed(k int[] primary key, v int)", "insert into streamed values ('{1,2}', 0)",
+		"create table astext(k int[] primary key, v int)", "insert into astext values ('{1,2}', 0), ('[2:3]={1,2}', 1)",
+		"create table value(k int primary key, v int[])", "insert into value values (1, '[2:3]={1,2}')",
+		"create table whole(k int[], v int)", "alter table whole replica identity full", "insert into whole values ('{1,2}', 0), ('[2:3]={1,2}', 0)",
+		"create table named(k regproc primary key, v int)", "insert into named values ('twice(int)'::regprocedure::oid, 0), ('twice(text)'::regprocedure::oid, 1)",
+		"create table nan(k float8 primary key, v int)", "insert into nan values ('inf'::float8 - 'inf'::float8, 1)",
+		"create table text(r int4multirange)", // with it the stream comes in text
+	})
+	m := StartMirror(t, pg, "p", "--types", "public.astext.k=text")
+	refusedTable(t, m, "public.copied", "does not begin at 1")
+	refusedTable(t, m, "public.named", "two keys could be one")
+	pg.Exec("insert into streamed values ('[2:3]={1,2}', 1)", "update streamed set v = v + 10", "update astext set v = v + 10", "update value set v = '[0:1]={3,4}'",
+		"delete from whole where array_lower(k, 1) = 2", "update nan set v = v + 10", "update nan set k = 'NaN'", "update nan set v = v + 10")
+	refusedTable(t, m, "public.streamed", "does not begin at 1")
+	answers(t, m, "select k, v from astext order by v", "{1,2}|10", "[2:3]={1,2}|11")
+	answers(t, m, "select * from value", "1|[3, 4]")
+	answers(t, m, "select * from whole", "[1, 2]|0")
+	answers(t, m, "select v from nan", "21")
+	m.Verify("astext", "value", "nan")
+}
+
 // FULL beside a primary key: rows are found by the key, whatever else the old row carries.
 func TestScenarioFullBesideKey(t *testing.T) {
 	t.Parallel()
