@@ -2,52 +2,51 @@ package main
 
 import (
 	"net"
+	"slices"
 	"sync"
 )
 
-// httpConnections is how many connections the HTTP port has open at once; more wait in the system's queue.
+// httpConnections is how many connections the HTTP port has open at once.
 const httpConnections = 128
 
-// limited is a listener with at most so many connections open.
+// limited is a listener with at most so many connections open: for one more the oldest is closed, so that those who open many and ask nothing do
+// not keep out who asks now. An answer takes milliseconds.
 type limited struct {
 	net.Listener
-	slots chan struct{}
-	ended chan struct{}
-	end   func()
+	most int
+
+	mu   sync.Mutex
+	open []*limitedConn // the oldest first
 }
 
 func limitConnections(l net.Listener, most int) net.Listener {
-	x := &limited{Listener: l, slots: make(chan struct{}, most), ended: make(chan struct{})}
-	x.end = sync.OnceFunc(func() { close(x.ended) })
-	return x
+	return &limited{Listener: l, most: most}
 }
 
 func (l *limited) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.ended:
-		return nil, net.ErrClosed
-	}
 	conn, err := l.Listener.Accept()
 	if err != nil {
-		<-l.slots
 		return nil, err
 	}
-	return &limitedConn{conn, sync.OnceFunc(func() { <-l.slots })}, nil
+	c := &limitedConn{conn, l}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.open) == l.most {
+		l.open[0].Conn.Close()
+		l.open = slices.Delete(l.open, 0, 1)
+	}
+	l.open = append(l.open, c)
+	return c, nil
 }
 
-func (l *limited) Close() error {
-	l.end()
-	return l.Listener.Close()
-}
-
-// limitedConn gives its place back when it is closed.
 type limitedConn struct {
 	net.Conn
-	leave func()
+	of *limited
 }
 
 func (c *limitedConn) Close() error {
-	defer c.leave()
+	c.of.mu.Lock()
+	c.of.open = slices.DeleteFunc(c.of.open, func(o *limitedConn) bool { return o == c })
+	c.of.mu.Unlock()
 	return c.Conn.Close()
 }

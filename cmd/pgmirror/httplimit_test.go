@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// No more connections are open than may be; one that waits is taken when another ends, and Close ends the wait.
+// No more connections are open than may be: for one more the oldest is closed. One that is closed by itself makes room.
 func TestLimitConnections(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -14,41 +14,45 @@ func TestLimitConnections(t *testing.T) {
 	}
 	l := limitConnections(listener, 2)
 	defer l.Close()
-	accepted, ended := make(chan net.Conn, 3), make(chan error, 1)
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				ended <- err
-				return
-			}
-			accepted <- conn
-		}
-	}()
-	for range 3 {
-		conn, err := net.Dial("tcp", listener.Addr().String())
+	connect := func() (client, server net.Conn) {
+		t.Helper()
+		client, err := net.Dial("tcp", listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
+		t.Cleanup(func() { client.Close() })
+		if server, err = l.Accept(); err != nil {
+			t.Fatal(err)
+		}
+		return client, server
 	}
-	first, second := <-accepted, <-accepted
-	if n := len(l.(*limited).slots); n != 2 || len(accepted) != 0 {
-		t.Errorf("%d connections are open, %d more were taken", n, len(accepted))
+	alive := func(client, server net.Conn) bool {
+		_, err := server.Write([]byte("x"))
+		if err == nil {
+			_, err = client.Read(make([]byte, 1))
+		}
+		return err == nil
+	}
+	firstClient, first := connect()
+	secondClient, second := connect()
+	thirdClient, third := connect()
+	if alive(firstClient, first) || !alive(secondClient, second) || !alive(thirdClient, third) {
+		t.Error("of three connections not the first alone is closed")
 	}
 	first.Close()
-	first.Close()
-	third := <-accepted
-	if n := len(l.(*limited).slots); n > 2 {
-		t.Errorf("%d connections are open", n)
+	second.Close()
+	second.Close()
+	fourthClient, fourth := connect()
+	if !alive(thirdClient, third) || !alive(fourthClient, fourth) {
+		t.Error("a connection that was closed made no room")
+	}
+	third.Close()
+	fourth.Close()
+	if n := len(l.(*limited).open); n != 0 {
+		t.Errorf("%d connections are held", n)
 	}
 	l.Close()
-	if err := <-ended; !errors.Is(err, net.ErrClosed) {
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Accept ends with %v", err)
-	}
-	second.Close()
-	third.Close()
-	if n := len(l.(*limited).slots); n != 0 {
-		t.Errorf("%d places are taken", n)
 	}
 }
