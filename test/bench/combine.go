@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -54,27 +53,32 @@ type combined struct {
 	ours, beside        float64
 }
 
-// combineOnce lets a mirror copy the tables into small files, and then DuckDB and compaction, in this order or the other, combine them.
-func (b *bench) combineOnce(ctx context.Context, pg *harness.Postgres, round int) (c combined, err error) {
-	slot := fmt.Sprintf("combine_%d", round)
+// smallFiles runs a mirror that has copied the tables into small files, and by itself leaves them.
+func (b *bench) smallFiles(ctx context.Context, pg *harness.Postgres, slot string) (*inside, error) {
 	dir, err := b.dataDir(slot)
 	if err != nil {
-		return c, err
+		return nil, err
 	}
 	config := mirror.Config{CheckpointInterval: time.Hour, Compact: mirror.Compaction{Off: true}, FileRows: int64(b.smallRows())}
 	copying, err := startInside(ctx, pg, slot, dir, config)
 	if err != nil {
-		return c, err
+		return nil, err
 	}
 	if err := copying.stop(); err != nil {
-		return c, err
+		return nil, err
 	}
-	config.FileRows = 0 // files may become large in this life
-	run, err := startInside(ctx, pg, slot, dir, config)
+	config.FileRows = 0 // files may become large in its second life
+	return startInside(ctx, pg, slot, dir, config)
+}
+
+// combineOnce lets compaction and DuckDB, in this order or the other, combine a mirror's small files.
+func (b *bench) combineOnce(ctx context.Context, pg *harness.Postgres, round int) (c combined, err error) {
+	slot := fmt.Sprintf("combine_%d", round)
+	run, err := b.smallFiles(ctx, pg, slot)
 	if err != nil {
 		return c, err
 	}
-	defer func() { err = errors.Join(err, run.stop(), dropSlot(ctx, pg, slot), os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, run.stop(), dropSlot(ctx, pg, slot)) }()
 	state, err := run.mirror.Pin(ctx, readstate.PinRequest{}) // keeps the small files
 	if err != nil {
 		return c, err
@@ -108,7 +112,7 @@ func (b *bench) combineOnce(ctx context.Context, pg *harness.Postgres, round int
 	}
 	defer duck.Close()
 	copied := func() error {
-		out := filepath.Join(dir, "combined.parquet")
+		out := filepath.Join(b.dir, "combined.parquet")
 		cpu := ownCPUSeconds()
 		for _, t := range small {
 			if _, err := duck.Query(ctx, fmt.Sprintf("COPY %s TO '%s' (FORMAT parquet, COMPRESSION zstd)", parquetList(t), out)); err != nil {
