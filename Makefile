@@ -8,6 +8,7 @@
 # make crash   2,000 deaths of a mirror; make crash ROUNDS=n SEED=n for others
 # make real    ten minutes of a business's whole schema under load, kills and stops; make real DURATION=1h SEED=n for others
 # make bench   pgmirror beside what bounds it, into docs/benchmarks.md
+# make bench-paper   the Retina paper's figures that bench has not, into the same document
 # make bench-compare REV=…   the component benchmarks of a revision beside those of the work tree
 # make fmt vet clean
 
@@ -22,7 +23,7 @@ PLAIN := ./cmd/... ./duckdb/... ./test/...
 
 export CGO_ENABLED := 1
 
-.PHONY: build test test-versions tools demo soak sim crash real bench bench-compare fmt vet clean
+.PHONY: build test test-versions tools demo soak sim crash real bench bench-paper bench-compare fmt vet clean
 
 build:
 	go build -trimpath -ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o bin/pgmirror ./cmd/pgmirror
@@ -86,10 +87,10 @@ real:
 SCALE ?= 1
 NOTE  ?=
 
-bench: build
+bench bench-paper: build
 	@test/setup/packages.sh postgres
 	go build -o bin/bench ./test/bench
-	bin/bench -pgmirror bin/pgmirror -commit '$(VERSION)' -scale $(SCALE) -note '$(NOTE)' -out docs/benchmarks.md
+	bin/bench -part $(@:bench-%=%) -pgmirror bin/pgmirror -commit '$(VERSION)' -scale $(SCALE) -note '$(NOTE)' -out docs/benchmarks.md
 
 # make bench-compare REV=HEAD~5 BENCH='Apply|Write' COUNT=10 PACKAGES='mirror iceberg'
 BENCH ?= .

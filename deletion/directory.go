@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	chunkTiles = 16
-	chunkRows  = chunkTiles * tileRows // as many as a roaring container has
-	chunkBytes = 160
+	chunkRows  = 1 << 16 // as many as a roaring container has
+	chunkTiles = chunkRows / tileRows
+	chunkBytes = chunkTiles*8 + 32
 )
 
 // chunk is the tiles of 65,536 rows.

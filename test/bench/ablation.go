@@ -44,13 +44,9 @@ func (p *partial) Pin(ctx context.Context, req readstate.PinRequest) (*readstate
 	if err != nil {
 		return nil, err
 	}
-	tables := make([]*readstate.Table, len(state.Tables))
-	for i, t := range state.Tables {
-		part := *t
-		part.Batches = slices.DeleteFunc(slices.Clone(t.Batches), func(b readstate.Batch) bool { return !p.keep(b) })
-		tables[i] = &part
-	}
-	return &readstate.State{LSN: state.LSN, Pinned: state.Pinned, Tables: tables, Release: state.Release}, nil
+	return altered(state, func(t *readstate.Table) {
+		t.Batches = slices.DeleteFunc(slices.Clone(t.Batches), func(b readstate.Batch) bool { return !p.keep(b) })
+	}), nil
 }
 
 // ablate asks each of three DuckDBs in turn.
@@ -105,7 +101,7 @@ func (b *bench) ablation(ctx context.Context, pg *harness.Postgres) (err error) 
 	if err := m.ready(ctx); err != nil {
 		return err
 	}
-	load := startPaced(ctx, pg, ablationRate, nil)
+	load := startPaced(ctx, pg.URL("postgres", "postgres"), ablationRate, nil)
 	time.Sleep(warmUp)
 	var seen ablated
 	err = runAgain(ctx, &seen, ablateCommand, m.data, ablationFor.String())

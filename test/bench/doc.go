@@ -9,7 +9,15 @@
 //	replay     captured stream ─▶ the real engine   │ the same bytes, decoded only; CPU at several rates
 //	components each structure alone                 │ what the Retina paper reports of its own
 //
-// Both sides of a ratio alternate (A B A B …) and the medians are compared, so that what else the machine does falls on
+// and with -part paper another table, of what else the paper measures:
+//
+//	dead       files of which a vector hides rows   │ files without these rows; the same files without the vector
+//	queries    HyBench's analytical questions: with vectors, after a delta, under load │ without, before, without
+//	combine    compaction of many small files       │ DuckDB's COPY of them to one
+//	stale      bytes of dead rows and vectors under a steady load │ those of live rows
+//	sweeps     other batches, foldings, tiles       │ the defaults
+//
+// Both sides of a ratio alternate (A B A B …, or A B B A …) and the medians are compared, so that what else the machine does falls on
 // both. Every section that wrote something through a mirror ends with pgmirror's own verify; a difference fails the run.
 //
 // The cluster is a throw-away one with fsync off: it is the source's durability, not the mirror's, that is given up.
@@ -21,5 +29,5 @@
 // Benchmarks of single structures stand beside the code; components runs some of them, and compare.sh compares two revisions.
 //
 // bench soak is another program in the same clothes: the mixes write for hours, clients read, and what grows is looked for (soak.go). Each
-// of the two has its part of docs/benchmarks.md.
+// of the three has its part of docs/benchmarks.md.
 package main

@@ -45,7 +45,7 @@ func (b *bench) freshness(ctx context.Context, pg *harness.Postgres, rows int) (
 }
 
 func (b *bench) freshnessAt(ctx context.Context, pg *harness.Postgres, m *mirrorProcess, rate, rows int) (err error) {
-	load := startPaced(ctx, pg, rate, nil)
+	load := startPaced(ctx, pg.URL("postgres", "postgres"), rate, nil)
 	defer func() { err = errors.Join(err, load.end()) }()
 	time.Sleep(warmUp)
 

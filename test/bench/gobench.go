@@ -27,9 +27,14 @@ func (m measured) value(name, unit string) figure {
 
 // goBench runs benchmarks of one of our packages, in the module's directory.
 func goBench(ctx context.Context, pkg, pattern string) (measured, error) {
-	out, err := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", pattern, "pgmirror/"+pkg).CombinedOutput()
+	return benchOf(exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", pattern, "pgmirror/"+pkg))
+}
+
+// benchOf runs a command that runs benchmarks.
+func benchOf(cmd *exec.Cmd) (measured, error) {
+	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return nil, fmt.Errorf("benchmarks %s of %s: %w\n%s", pattern, pkg, err, out)
+		return nil, fmt.Errorf("%s: %w\n%s", cmd, err, out)
 	}
 	return parseBench(string(out))
 }

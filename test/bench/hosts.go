@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 
 	"pgmirror/duckdb"
@@ -16,13 +15,14 @@ import (
 	"pgmirror/test/harness"
 )
 
-// startInside runs a mirror in this process that follows the server, and waits until it has copied.
-func (b *bench) startInside(ctx context.Context, pg *harness.Postgres, slot string) (*inside, error) {
+// startInside runs a mirror in this process that follows the server, on a new data directory or on what it has left in one, and waits until it
+// has copied.
+func startInside(ctx context.Context, pg *harness.Postgres, slot, dir string, config mirror.Config) (*inside, error) {
 	src, err := pgcdc.New(pgcdc.Config{Source: pg.URL(mirrorRole, "postgres"), Publications: []string{publication}, Slot: slot})
 	if err != nil {
 		return nil, err
 	}
-	run, err := b.runInside(ctx, src, src, slot, mirror.Config{CheckpointInterval: time.Hour})
+	run, err := runInside(ctx, src, src, slot, dir, config)
 	if err != nil {
 		return nil, err
 	}
@@ -91,8 +91,8 @@ func (b *bench) compareHosts(ctx context.Context, pg *harness.Postgres, run *ins
 	defer far.Close()
 	var all []float64
 	for _, shape := range shapes {
-		shape = strings.NewReplacer("{t}", "public.t2", "{n}", fmt.Sprint(rows)).Replace(shape)
-		socket, memory, err := alternateIn(ctx, far, near, shape, repeats)
+		sql := shapeOf(shape, "public.t2", rows)
+		socket, memory, err := alike(ctx, repeats, question{far, sql}, question{near, sql})
 		if err != nil {
 			return err
 		}
@@ -100,31 +100,11 @@ func (b *bench) compareHosts(ctx context.Context, pg *harness.Postgres, run *ins
 	}
 	b.report.add(line{"union read, 2 % deleted, through the socket", "", "the mirror in DuckDB's process", times(geometricMean(all)), nil,
 		fmt.Sprintf("geometric mean of the same %d query shapes of one mirror, warm: all other lines are through the socket", len(shapes))})
-	socket, memory, err := alternateIn(ctx, far, near, "SELECT count(v) FROM public.tiny", 100)
+	const sql = "SELECT count(v) FROM public.tiny"
+	socket, memory, err := alike(ctx, 100, question{far, sql}, question{near, sql})
 	if err != nil {
 		return err
 	}
 	b.report.add(line{"a query of one row in memory, through the socket", millis(median(socket)), "the mirror in DuckDB's process: " + millis(median(memory)), times(median(socket) / median(memory)), nil, "binding included"})
 	return nil
-}
-
-// alternateIn asks two DuckDBs the same in turn, after once to warm up, and returns the milliseconds. Answers must be equal.
-func alternateIn(ctx context.Context, a, b *duckdb.DB, sql string, n int) (tookA, tookB []float64, err error) {
-	for i := range n + 1 {
-		ours, answerA, err := ask(ctx, a, sql)
-		if err != nil {
-			return nil, nil, err
-		}
-		beside, answerB, err := ask(ctx, b, sql)
-		if err != nil {
-			return nil, nil, err
-		}
-		if answerA != answerB {
-			return nil, nil, fmt.Errorf("%s: %s through the socket, %s without", sql, answerA, answerB)
-		}
-		if i > 0 {
-			tookA, tookB = append(tookA, ours), append(tookB, beside)
-		}
-	}
-	return tookA, tookB, nil
 }

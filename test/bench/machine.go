@@ -117,3 +117,14 @@ func postgresPrograms() (string, error) {
 	}
 	return "", errors.New("pg_recvlogical is not installed")
 }
+
+// runOn keeps this process, and what it starts from now on, on some processors, a list as taskset takes it.
+func runOn(ctx context.Context, processors string) error {
+	// Each of its threads; a second time because one may have come meanwhile from one that was not there yet.
+	for range 2 {
+		if out, err := exec.CommandContext(ctx, "taskset", "-acp", processors, strconv.Itoa(os.Getpid())).CombinedOutput(); err != nil {
+			return fmt.Errorf("run on processors %s: %w\n%s", processors, err, out)
+		}
+	}
+	return nil
+}

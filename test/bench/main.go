@@ -36,16 +36,32 @@ type section struct {
 	run  func(*bench, context.Context) error
 }
 
-var sections = []section{
-	{"live", (*bench).live}, // drain, freshness and restart share one mirror of 10M rows
-	{"copy", (*bench).copies},
-	{"union", (*bench).unions},
-	{"replay", (*bench).replays},
-	{"components", (*bench).components},
+// part is what is written at once: a table of its own in the document.
+type part struct {
+	name         string
+	introduction string // above the table
+	sections     []section
 }
 
-// askers are what this program does in the processes that ask DuckDB, apart from the one that measures.
-var askers = map[string]func(ctx context.Context, args []string) error{probeCommand: probe, ablateCommand: ablate}
+var documentParts = []part{
+	{"bench", introduction, []section{
+		{"live", (*bench).live}, // drain, freshness and restart share one mirror of 10M rows
+		{"copy", (*bench).copies},
+		{"union", (*bench).unions},
+		{"replay", (*bench).replays},
+		{"components", (*bench).components},
+	}},
+	{"paper", paperIntroduction, []section{
+		{"dead", (*bench).deadRows},
+		{"queries", (*bench).queries},
+		{"combine", (*bench).combine},
+		{"stale", (*bench).staleStorage},
+		{"sweeps", (*bench).sweeps},
+	}},
+}
+
+// helpers are what this program does in processes apart from the one that measures.
+var helpers = map[string]func(ctx context.Context, args []string) error{probeCommand: probe, ablateCommand: ablate, loadCommand: load}
 
 // runAgain starts this program as one of them and reads its answer.
 func runAgain(ctx context.Context, answer any, command ...string) error {
@@ -65,19 +81,20 @@ func main() {
 		return
 	}
 	if len(os.Args) > 1 {
-		if asker, ok := askers[os.Args[1]]; ok {
-			if err := asker(context.Background(), os.Args[2:]); err != nil {
+		if helper, ok := helpers[os.Args[1]]; ok {
+			if err := helper(context.Background(), os.Args[2:]); err != nil {
 				log.Fatalf("%s: %v", os.Args[1], err)
 			}
 			return
 		}
 	}
 	var b bench
-	var only, out, commit string
+	var name, only, out, commit string
 	flag.StringVar(&b.bin, "pgmirror", "bin/pgmirror", "the `program` to measure")
 	flag.Float64Var(&b.scale, "scale", 1, "`factor` on the numbers of rows")
 	flag.IntVar(&b.rounds, "rounds", 3, "`times` that the two sides of a ratio alternate")
-	flag.StringVar(&only, "only", "", "`sections` to run, separated by commas: live, copy, union, replay, components")
+	flag.StringVar(&name, "part", documentParts[0].name, "`part` of the document to measure: bench or paper")
+	flag.StringVar(&only, "only", "", "`sections` to run, separated by commas; of bench live, copy, union, replay, components; of paper dead, queries, combine, stale, sweeps")
 	flag.StringVar(&out, "out", "", "Markdown `file` to write; empty prints it")
 	flag.StringVar(&b.profile, "cpuprofile", "", "`file` for a CPU profile of the engine in the last replay")
 	flag.StringVar(&commit, "commit", "unknown", "`revision` of what is measured")
@@ -85,14 +102,14 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := b.run(ctx, only, out, commit); err != nil {
+	if err := b.run(ctx, name, only, out, commit); err != nil {
 		stop()
 		log.Fatalf("bench: %v", err)
 	}
 }
 
-func (b *bench) run(ctx context.Context, only, out, commit string) (err error) {
-	wanted, err := choose(only)
+func (b *bench) run(ctx context.Context, name, only, out, commit string) (err error) {
+	p, err := choose(name, only)
 	if err != nil {
 		return err
 	}
@@ -100,7 +117,7 @@ func (b *bench) run(ctx context.Context, only, out, commit string) (err error) {
 		return err
 	}
 	defer os.RemoveAll(b.dir)
-	for _, s := range wanted {
+	for _, s := range p.sections {
 		b.say("%s", s.name)
 		failed := s.run(b, ctx)
 		b.killMirrors()
@@ -111,12 +128,12 @@ func (b *bench) run(ctx context.Context, only, out, commit string) (err error) {
 	}
 	b.report.loadAfter = loadAverage()
 	b.report.took = time.Since(b.began)
-	text := b.report.markdown(time.Now())
+	text := b.report.markdown(p.introduction, time.Now())
 	if out == "" || err != nil { // what was measured is worth seeing, but not worth publishing
 		fmt.Print("\n" + text)
 		return err
 	}
-	return writePart(out, "bench", text)
+	return writePart(out, p.name, text)
 }
 
 // begin finds the programs, makes a directory, which its caller removes, and notes the circumstances.
@@ -138,18 +155,23 @@ func (b *bench) begin(ctx context.Context, commit string) (err error) {
 	return nil
 }
 
-// choose finds the sections named, all if none is.
-func choose(only string) ([]section, error) {
-	if only == "" {
-		return sections, nil
+// choose finds a part, with the sections named, all if none is.
+func choose(name, only string) (part, error) {
+	i := slices.IndexFunc(documentParts, func(p part) bool { return p.name == name })
+	if i < 0 {
+		return part{}, fmt.Errorf("there is no part %q", name)
 	}
-	var wanted []section
+	whole := documentParts[i]
+	if only == "" {
+		return whole, nil
+	}
+	wanted := part{name: whole.name, introduction: whole.introduction}
 	for name := range strings.SplitSeq(only, ",") {
-		i := slices.IndexFunc(sections, func(s section) bool { return s.name == name })
+		i := slices.IndexFunc(whole.sections, func(s section) bool { return s.name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("there is no section %q", name)
+			return part{}, fmt.Errorf("there is no section %q in %s", name, whole.name)
 		}
-		wanted = append(wanted, sections[i])
+		wanted.sections = append(wanted.sections, whole.sections[i])
 	}
 	return wanted, nil
 }

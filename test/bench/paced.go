@@ -10,8 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/sync/errgroup"
-
-	"pgmirror/test/harness"
 )
 
 // paced are connections that write the mix at a rate together.
@@ -23,19 +21,19 @@ type paced struct {
 
 // startPaced begins to write; rate is in row changes a second. Commits wait for the WAL (synchronous_commit on). session, if not
 // nil, is SQL that writer c's session begins with.
-func startPaced(ctx context.Context, pg *harness.Postgres, rate int, session func(c int) string) *paced {
+func startPaced(ctx context.Context, url string, rate int, session func(c int) string) *paced {
 	ctx, stop := context.WithCancel(ctx)
 	p := &paced{stop: stop}
 	p.group, ctx = errgroup.WithContext(ctx)
 	for c := range writers {
-		p.group.Go(func() error { return p.write(ctx, pg, c, float64(rate)/writers, session) })
+		p.group.Go(func() error { return p.write(ctx, url, c, float64(rate)/writers, session) })
 	}
 	return p
 }
 
-func (p *paced) write(ctx context.Context, pg *harness.Postgres, c int, rate float64, session func(c int) string) error {
+func (p *paced) write(ctx context.Context, url string, c int, rate float64, session func(c int) string) error {
 	whole := context.WithoutCancel(ctx)
-	conn, err := pgx.Connect(whole, pg.URL("postgres", "postgres"))
+	conn, err := pgx.Connect(whole, url)
 	if err != nil {
 		return err
 	}

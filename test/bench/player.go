@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pglogrepl"
 
@@ -27,19 +26,23 @@ type player struct {
 }
 
 // startPlayer makes one, with a slot of that name, and waits until it has copied.
-func (b *bench) startPlayer(ctx context.Context, pg *harness.Postgres, slot string, checkpoints time.Duration) (p *player, err error) {
+func (b *bench) startPlayer(ctx context.Context, pg *harness.Postgres, slot string, config mirror.Config) (p *player, err error) {
+	dir, err := b.dataDir(slot)
+	if err != nil {
+		return nil, err
+	}
 	src, err := pgcdc.New(pgcdc.Config{Source: pg.URL(mirrorRole, "postgres"), Publications: []string{publication}, Slot: slot})
 	if err != nil {
 		return nil, err
 	}
 	p = &player{slot: slot, source: &tapeSource{Source: src, waiting: make(chan struct{}), begin: make(chan play, 1), points: make(chan pglogrepl.LSN, 16)}}
-	run, err := b.runInside(ctx, src, p.source, slot, mirror.Config{CheckpointInterval: checkpoints,
-		Effect: func(name string) error {
-			if name == "acknowledged" {
-				p.source.checkpoints.Add(1)
-			}
-			return nil
-		}})
+	config.Effect = func(name string) error {
+		if name == "acknowledged" {
+			p.source.checkpoints.Add(1)
+		}
+		return nil
+	}
+	run, err := runInside(ctx, src, p.source, slot, dir, config)
 	if err != nil {
 		return nil, err
 	}
@@ -59,13 +62,11 @@ type inside struct {
 	stop   func() error // ends it and what it uses; again, it gives the same error
 }
 
-// runInside runs the engine over src, or over what stands before it, in a data directory of its own.
-func (b *bench) runInside(ctx context.Context, src *pgcdc.Source, before mirror.Source, slot string, config mirror.Config) (*inside, error) {
-	dir, err := os.MkdirTemp(b.dir, slot) // sections may use a slot's name again, on servers of their own
-	if err != nil {
-		src.Close()
-		return nil, err
-	}
+// dataDir makes a data directory for a mirror in this process. Sections may use a slot's name again, on servers of their own.
+func (b *bench) dataDir(slot string) (string, error) { return os.MkdirTemp(b.dir, slot) }
+
+// runInside runs the engine over src, or over what stands before it, in a data directory.
+func runInside(ctx context.Context, src *pgcdc.Source, before mirror.Source, slot, dir string, config mirror.Config) (*inside, error) {
 	warehouse, err := iceberg.Open(ctx, iceberg.Config{Dir: dir})
 	if err != nil {
 		src.Close()

@@ -74,7 +74,7 @@ func (b *bench) replayMix(ctx context.Context, r replayed) (err error) {
 		if i == b.rounds {
 			checkpoints = slopeCheckpoints
 		}
-		p, err := b.startPlayer(ctx, pg, fmt.Sprintf("replay_%d", i), checkpoints)
+		p, err := b.startPlayer(ctx, pg, fmt.Sprintf("replay_%d", i), mirror.Config{CheckpointInterval: checkpoints})
 		if err != nil {
 			return err
 		}
@@ -129,9 +129,11 @@ func (b *bench) replayRounds(ctx context.Context, r replayed, tape *capture, pla
 		checkpoints = max(checkpoints, took.checkpoints)
 		b.say("%s, round %d: visible %s, durable %s, decoded %s, %.0f ns CPU a row, %d checkpoints", r.name, i+1,
 			rate(visible[i]), rate(durable[i]), rate(decoded[i]), cpu[i]*1000, took.checkpoints)
-		if written, err = p.written(ctx); err != nil {
+		st, err := p.status(ctx)
+		if err != nil {
 			return err
 		}
+		written = st.Written
 		amp = append(amp, amplification(written))
 		if err := p.verify(ctx); err != nil {
 			return err
@@ -217,14 +219,13 @@ func (p *player) playAll(ctx context.Context, tape *capture) (t played, err erro
 	return t, nil
 }
 
-// written asks the mirror what it has written.
-func (p *player) written(ctx context.Context) (mirror.WrittenStatus, error) {
-	var status mirror.Status
+// status asks the mirror.
+func (p *player) status(ctx context.Context) (st mirror.Status, err error) {
 	text, err := p.mirror.Status(ctx)
 	if err == nil {
-		err = json.Unmarshal(text, &status)
+		err = json.Unmarshal(text, &st)
 	}
-	return status.Written, err
+	return st, err
 }
 
 // amplification is how many bytes were written for each byte of the row changes, those of the first copy left out.
@@ -257,7 +258,7 @@ const commits = 300_000
 
 // commitRate plays transactions of one row each: every one of them is a step of the high watermark.
 func (b *bench) commitRate(ctx context.Context, pg *harness.Postgres) (err error) {
-	p, err := b.startPlayer(ctx, pg, "commits", replayCheckpoints)
+	p, err := b.startPlayer(ctx, pg, "commits", mirror.Config{CheckpointInterval: replayCheckpoints})
 	if err != nil {
 		return err
 	}

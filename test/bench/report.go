@@ -24,7 +24,7 @@ type line struct {
 
 func (r *report) add(l line) { r.lines = append(r.lines, l) }
 
-// introduction stands above the table.
+// introduction stands above the table of the part bench.
 const introduction = `# Benchmarks
 
 Written by ` + "`make bench`" + `; a run takes about a quarter of an hour. Each line stands beside something measured in the same run, on
@@ -40,8 +40,8 @@ tree; both sides run in turn, and benchstat says which differences are more than
 
 `
 
-// markdown is the whole document.
-func (r *report) markdown(now time.Time) string {
+// markdown is a whole part.
+func (r *report) markdown(introduction string, now time.Time) string {
 	var b strings.Builder
 	b.WriteString(introduction)
 	fmt.Fprintf(&b, "- Machine: %s\n- Commit: %s\n- Date: %s, %.0f s\n- Scale: %g\n- Load average before %s, after %s\n",

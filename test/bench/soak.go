@@ -204,7 +204,7 @@ func (s *soak) live(ctx context.Context) error {
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
 	for i, m := range soakMixes {
-		load := startPaced(ctx, s.pg, s.rate/len(soakMixes), func(c int) string {
+		load := startPaced(ctx, s.pg.URL("postgres", "postgres"), s.rate/len(soakMixes), func(c int) string {
 			return fmt.Sprintf("%s; SELECT setseed(%f)", searchPath(m.schema), s.random(i*writers+c).Float64())
 		})
 		group.Go(load.group.Wait)

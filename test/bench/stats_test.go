@@ -57,7 +57,7 @@ func TestLeastSquares(t *testing.T) {
 func TestMarkdown(t *testing.T) {
 	r := report{machine: "a box", commit: "abc", loadBefore: "0 0 0", loadAfter: "1 1 1", took: time.Minute}
 	r.add(line{"copy", "1", "2", "0.50", goals{atLeast(0.5, 0.7, "%g")}, "a|b"})
-	text := r.markdown(time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC))
+	text := r.markdown(introduction, time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC))
 	for _, want := range []string{"- Commit: abc\n", "2026-01-02 03:04 UTC", "- Reached: 0 of 1; more than 3× off: 0\n", `| copy | 1 | 2 | 0.50 | ≥ 0.7 | no, 1.4× | a\|b |` + "\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in:\n%s", want, text)
@@ -80,17 +80,36 @@ func TestCommitOf(t *testing.T) {
 	}
 }
 
-// Sections are found by name, in the order given; an unknown one is an error.
+// Sections of a part are found by name, in the order given; an unknown one is an error, and so is one of another part.
 func TestChoose(t *testing.T) {
-	got, err := choose("union,live")
-	if err != nil || len(got) != 2 || got[0].name != "union" || got[1].name != "live" {
+	got, err := choose("bench", "union,live")
+	if err != nil || len(got.sections) != 2 || got.sections[0].name != "union" || got.sections[1].name != "live" || got.introduction != introduction {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if got, err := choose(""); err != nil || len(got) != len(sections) {
-		t.Errorf("none named: %d sections, %v", len(got), err)
+	if got, err := choose("paper", ""); err != nil || got.name != "paper" || len(got.sections) != len(documentParts[1].sections) {
+		t.Errorf("none named: %d sections of %s, %v", len(got.sections), got.name, err)
 	}
-	if _, err := choose("live,nothing"); err == nil {
-		t.Error("an unknown section was accepted")
+	for _, wrong := range [][2]string{{"bench", "live,nothing"}, {"paper", "live"}, {"nothing", ""}} {
+		if _, err := choose(wrong[0], wrong[1]); err == nil {
+			t.Errorf("sections %q of %q were accepted", wrong[1], wrong[0])
+		}
+	}
+}
+
+// The ratio of a comparison is over medians, its range over single rounds; the worst question is named.
+func TestComparison(t *testing.T) {
+	var c comparison
+	c.add("a", []float64{2, 2, 20}, []float64{1, 2, 1})
+	c.add("b", []float64{9, 8, 6}, []float64{1, 1, 2})
+	for _, check := range []struct{ what, got, want string }{
+		{"means", c.means(), "4.000 (2.828–7.746)"}, // √(2·8); √(1·8) and √(20·3)
+		{"totals", c.totals(), "5.000 (3.333–8.667)"},
+		{"worst", c.worst(), "8.00: b (8.0 ms against 1.0 ms)"},
+		{"fastest", times(c.fastest()), "3.46"},
+	} {
+		if check.got != check.want {
+			t.Errorf("%s: %s, want %s", check.what, check.got, check.want)
+		}
 	}
 }
 

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"pgmirror/duckdb"
+	"pgmirror/mirror"
 	"pgmirror/readstate"
 	"pgmirror/test/harness"
 )
@@ -49,6 +49,11 @@ var shapes = []string{
 	"SELECT count(*) FROM (SELECT * FROM {t} WHERE qty = 7) WHERE amount > 100",
 }
 
+// shapeOf is a shape over a table that had so many rows at first.
+func shapeOf(shape, table string, rows int) string {
+	return strings.NewReplacer("{t}", table, "{n}", fmt.Sprint(rows)).Replace(shape)
+}
+
 // unions measures the views beside read_parquet of the same live rows, which another mirror has written with the same writer
 // in its first copy.
 func (b *bench) unions(ctx context.Context) (err error) {
@@ -75,7 +80,11 @@ func (b *bench) unions(ctx context.Context) (err error) {
 	if err := m.ready(ctx); err != nil {
 		return err
 	}
-	near, err := b.startInside(ctx, pg, "inside")
+	dir, err := b.dataDir("inside")
+	if err != nil {
+		return err
+	}
+	near, err := startInside(ctx, pg, "inside", dir, mirror.Config{CheckpointInterval: time.Hour})
 	if err != nil {
 		return err
 	}
@@ -167,28 +176,22 @@ func (b *bench) compareReads(ctx context.Context, pg *harness.Postgres, m, plain
 		if err != nil {
 			return err
 		}
-		var all, fastest []float64
-		worst, worstShape := 0.0, ""
+		var c comparison
 		for _, shape := range shapes {
-			shape = strings.ReplaceAll(shape, "{n}", fmt.Sprint(rows))
-			ours, beside, err := alternate(ctx, duck, strings.ReplaceAll(shape, "{t}", "public."+name), strings.ReplaceAll(shape, "{t}", list), repeats)
+			sides := [2]question{{duck, shapeOf(shape, "public."+name, rows)}, {duck, shapeOf(shape, list, rows)}}
+			ours, beside, err := alike(ctx, repeats, sides[0], sides[1])
 			if err != nil {
 				return err
 			}
-			r := median(ours) / median(beside)
-			all = append(all, r)
-			fastest = append(fastest, slices.Min(ours)/slices.Min(beside))
-			b.say("%s  %.2f  %6.1f ms  %s", name, r, median(ours), shape)
-			if r > worst {
-				worst, worstShape = r, fmt.Sprintf("%s (%.1f ms against %.1f ms)", shape, median(ours), median(beside))
-			}
+			c.add("`"+shapeOf(shape, name, rows)+"`", ours, beside)
+			b.say("%s  %.2f  %6.1f ms  %s", name, median(ours)/median(beside), median(ours), shape)
 		}
 		var target goals
 		if part == 2 {
-			target = goals{atMost(geometricMean(all), 1.05, "%g")}
+			target = goals{atMost(c.mean(), 1.05, "%g")}
 		}
-		b.report.add(line{fmt.Sprintf("union read, %d %% deleted", part), "", "`read_parquet` of the live rows, same writer", times(geometricMean(all)), target,
-			fmt.Sprintf("by the fastest of %d each: %.2f; geometric mean of %d query shapes, %.1fM rows in files, %.0fk in memory, DuckDB in another process than the mirror, warm; worst %.2f: `%s`", repeats, geometricMean(fastest), len(shapes), float64(rows)/1e6, b.scaleOf(memoryRows)/1e3, worst, worstShape)})
+		b.report.add(line{fmt.Sprintf("union read, %d %% deleted", part), "", "`read_parquet` of the live rows, same writer", times(c.mean()), target,
+			fmt.Sprintf("by the fastest of %d each: %.2f; geometric mean of %d query shapes, %.1fM rows in files, %.0fk in memory, DuckDB in another process than the mirror, warm; worst %s", repeats, c.fastest(), len(shapes), float64(rows)/1e6, b.scaleOf(memoryRows)/1e3, c.worst())})
 	}
 	if err := b.fixedCosts(ctx, duck, client); err != nil {
 		return err
@@ -202,7 +205,7 @@ func (b *bench) fixedCosts(ctx context.Context, duck *duckdb.DB, client *readsta
 		return err
 	}
 	const asks = 100
-	ours, beside, err := alternate(ctx, duck, "SELECT count(v) FROM public.tiny", "SELECT count(v) FROM main.same", asks)
+	ours, beside, err := alike(ctx, asks, question{duck, "SELECT count(v) FROM public.tiny"}, question{duck, "SELECT count(v) FROM main.same"})
 	if err != nil {
 		return err
 	}
@@ -231,7 +234,7 @@ func (b *bench) fixedCosts(ctx context.Context, duck *duckdb.DB, client *readsta
 			files, n = parquetList(t), len(t.Files)
 		}
 	}
-	many, plain, err := alternate(ctx, duck, "SELECT count(v) FROM public.many", "SELECT count(v) FROM "+files, asks)
+	many, plain, err := alike(ctx, asks, question{duck, "SELECT count(v) FROM public.many"}, question{duck, "SELECT count(v) FROM " + files})
 	if err != nil {
 		return err
 	}
@@ -249,7 +252,7 @@ func (b *bench) costAfterDelete(ctx context.Context, pg *harness.Postgres, m *mi
 		return err
 	}
 	defer session.Close()
-	const question, deletes = "SELECT count(v) FROM public.tiny", 30
+	const sql, deletes = "SELECT count(v) FROM public.tiny", 30
 	var first, second []float64
 	for range deletes {
 		if err := session.Exec("DELETE FROM t30 WHERE id = (SELECT min(id) FROM t30)"); err != nil {
@@ -259,7 +262,7 @@ func (b *bench) costAfterDelete(ctx context.Context, pg *harness.Postgres, m *mi
 			return err
 		}
 		for _, took := range []*[]float64{&first, &second} {
-			t, _, err := ask(ctx, duck, question)
+			t, _, err := question{duck, sql}.ask(ctx)
 			if err != nil {
 				return err
 			}
@@ -269,38 +272,6 @@ func (b *bench) costAfterDelete(ctx context.Context, pg *harness.Postgres, m *mi
 	b.report.add(line{"the same query right after a delete in another table", millis(median(first)), "asked again: " + millis(median(second)), times(median(first) / median(second)), nil,
 		fmt.Sprintf("the other table has %.1fM rows in files, 30 %% of them deleted; P99 %s", b.scaleOf(unionRows)/1e6, millis(quantile(first, 0.99)))})
 	return nil
-}
-
-// alternate asks two questions in turn, after one of each to warm up, and returns the milliseconds. Answers must be equal.
-func alternate(ctx context.Context, duck *duckdb.DB, a, b string, n int) (ours, beside []float64, err error) {
-	for i := range n + 1 {
-		tookA, answerA, err := ask(ctx, duck, a)
-		if err != nil {
-			return nil, nil, err
-		}
-		tookB, answerB, err := ask(ctx, duck, b)
-		if err != nil {
-			return nil, nil, err
-		}
-		if answerA != answerB {
-			return nil, nil, fmt.Errorf("%s: %s beside %s", a, answerA, answerB)
-		}
-		if i > 0 {
-			ours, beside = append(ours, tookA), append(beside, tookB)
-		}
-	}
-	return ours, beside, nil
-}
-
-// ask runs a query; the answer is for comparing.
-func ask(ctx context.Context, duck *duckdb.DB, sql string) (took float64, answer string, err error) {
-	began := time.Now()
-	rows, err := duck.Query(ctx, sql)
-	took = inMillis(time.Since(began))
-	if err != nil {
-		return 0, "", fmt.Errorf("%s: %w", sql, err)
-	}
-	return took, fmt.Sprint(rows.All()), nil
 }
 
 // parquetOf is a read_parquet over a table's files, all of whose rows are live and none of which are in memory.
