@@ -99,15 +99,7 @@ func TestTruncateDuringMerge(t *testing.T) {
 			t.Error("an index was unmapped while the merge reads it")
 		}
 	}
-	row := []cell{val("7")}
-	for range w.table(1).def.Columns[1:] {
-		row = append(row, nil)
-	}
-	w.planned(1, message{'I'}.u32(1).u8('N').tuple(row), func(c LSN) {
-		w.table(1).versions = append(w.table(1).versions, &version{cells: row, created: c})
-	})
-	w.check(w.m.inTurn(ctx, func() error { return w.m.sealOpen(tab) }))
-	w.check(w.m.flush(ctx, tab, maxLSN))
+	w.flushRow(1)
 	w.check(w.m.mergeIndexes(ctx, tab))
 	if w.files.merging != nil {
 		t.Fatal("nothing was merged")
