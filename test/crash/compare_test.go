@@ -2,7 +2,6 @@ package crash
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -214,8 +213,7 @@ func warehouseContents(dir string) (contents, error) {
 	return all, nil
 }
 
-// checkFiles says which files of a mirror at rest nobody needs, by what iceberg-go finds in the metadata, and nobody is about to delete, by what the
-// catalog lists: a life deletes what the ones before have listed once no reader may have it open.
+// checkFiles says which files of a mirror at rest nobody needs, by what iceberg-go finds in the metadata.
 func checkFiles(dir string) error {
 	tables, err := interop.Tables(dir)
 	if err != nil {
@@ -227,13 +225,9 @@ func checkFiles(dir string) error {
 			return fmt.Errorf("table %s: %w", t.Name, err)
 		}
 	}
-	listed, err := replacedFiles(dir)
-	if err != nil {
-		return err
-	}
 	var faults []error
 	err = filepath.WalkDir(filepath.Join(dir, "warehouse"), func(path string, e fs.DirEntry, err error) error {
-		if err == nil && !e.IsDir() && !needed[path] && !listed[path] {
+		if err == nil && !e.IsDir() && !needed[path] {
 			faults = append(faults, fmt.Errorf("no snapshot needs %s", path))
 		}
 		delete(needed, path)
@@ -265,29 +259,6 @@ func checkFiles(dir string) error {
 		}
 	}
 	return errors.Join(faults...)
-}
-
-// replacedFiles are those that the catalog lists.
-func replacedFiles(dir string) (paths map[string]bool, err error) {
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "catalog.db")+"?mode=ro")
-	if err != nil {
-		return nil, err
-	}
-	defer db.Close()
-	rows, err := db.Query("SELECT path FROM pgmirror_replaced")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	paths = map[string]bool{}
-	for rows.Next() {
-		var path string
-		if err := rows.Scan(&path); err != nil {
-			return nil, err
-		}
-		paths[path] = true
-	}
-	return paths, rows.Err()
 }
 
 // reach adds the files that a table's snapshots name, and the base names of the current one's data files.
