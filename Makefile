@@ -1,6 +1,6 @@
 # make build   bin/pgmirror
 # make test    everything the tests need, and all of them
-# make test-versions   a chosen part of them on PostgreSQL 14 to 18 (an hour or so); make test-versions VERSIONS="14 18" for some
+# make test-versions   the end-to-end ones on PostgreSQL 14 to 18 (an hour or more); make test-versions VERSIONS="14 18" for some
 # make demo    a throw-away PostgreSQL, mirrored under writes and compared with DuckDB's answers
 # make soak    10,000 values of every type through copy, stream, checkpoint and restart, and a transaction of 10 million rows; make soak SEED=n VALUES=n ROWS=n for others;
 #              then two hours of steady writes and reads, watched for whatever grows, into docs/benchmarks.md; DURATION=10m RATE=n (row changes a second) OUT= (print it) for others
