@@ -135,8 +135,7 @@ type drained struct {
 	cpuVisible, cpuDurable float64       // seconds
 }
 
-// drainOnce starts the mirror, waits until it shows everything, lets it compare itself with the source and stops it. What the
-// comparison takes is not counted.
+// drainOnce starts the mirror, waits until it shows everything, and stops it.
 func (b *bench) drainOnce(ctx context.Context, pg *harness.Postgres, end pglogrepl.LSN) (d drained, err error) {
 	m, err := b.startMirror(pg, "live")
 	if err != nil {
