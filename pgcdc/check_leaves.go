@@ -1,6 +1,7 @@
 package pgcdc
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -77,4 +78,30 @@ func (j *judgement) beneathFinding() {
 		j.add(Finding{LevelNote, "partition", "table " + table, "its changes are sent as those of a partitioned table above it (publish_via_partition_root)",
 			"its rows are that table's in the mirror, and it is none itself", Fix{Advice: "nothing need be done"}})
 	}
+}
+
+// aloneFindings names partitioned tables whose partitions are tables of the mirror.
+func (j *judgement) aloneFindings() {
+	partitions := map[string][]string{}
+	for _, r := range j.relations {
+		if r.root != "" && !r.published.unnoticed {
+			partitions[r.root] = append(partitions[r.root], r.qualified())
+		}
+	}
+	advice := "nothing need be done: query the partitions by their names"
+	if j.version >= 150000 {
+		advice += ". With ALTER PUBLICATION … SET (publish_via_partition_root = true) a publication's partitioned tables are one table each"
+	}
+	for _, root := range sortedKeys(partitions) {
+		j.add(Finding{LevelNote, "partition", "table " + root, "it arrives as its partitions: " + someOf(partitions[root]), "each is a table of the mirror, and it is none itself", Fix{Advice: advice}})
+	}
+}
+
+// someOf lists the first few.
+func someOf(names []string) string {
+	const few = 5
+	if more := len(names) - few; more > 1 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }

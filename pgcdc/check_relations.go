@@ -8,6 +8,7 @@ type checkedRelation struct {
 	publications      []string // of the configured ones, those that list it
 	wholesale         []string // of these, those that publish it with its schema or with all tables
 	members           []membership
+	root              string   // qualified: the partitioned table that it is a partition of; "" if it is none
 	usage, selectable bool     // whether the role may use the schema and read the relation
 	dimensions        []string // columns declared with more than one dimension
 }
@@ -114,6 +115,11 @@ func (f *checkFacts) readAround(l *looker, found []publicationRow, oids []uint32
 			AND b.pubname IN (`+published+`) AND c.oid IN (`+in+`) ORDER BY b.pubname, n.nspname, k.relname`, func(c *checkedRelation, r *rowReader) {
 		c.members = append(c.members, membership{r.text(), qualified(r.text(), r.text())})
 	})
+	if err != nil {
+		return err
+	}
+	err = each(`SELECT c.oid, n.nspname, k.relname FROM pg_class c JOIN pg_class k ON k.oid = pg_partition_root(c.oid) JOIN pg_namespace n ON n.oid = k.relnamespace
+		WHERE c.relispartition AND c.oid IN (`+in+`)`, func(c *checkedRelation, r *rowReader) { c.root = qualified(r.text(), r.text()) })
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ func (j *judgement) tableFindings() {
 		j.identity(r)
 	}
 	j.beneathFinding()
+	j.aloneFindings()
 	j.unknownForms()
 	j.sameButForCase()
 }

@@ -123,6 +123,10 @@ func TestJudge(t *testing.T) {
 			f.relations[0].complete(newTypeCatalog(nil))
 		}, "error row_filters: (give the table the same row filter in all of them, or publish it by one of them alone)"},
 		{"a partition by itself beside the table above it", func(f *checkFacts) { f.beneath = []string{`"public"."leaf"`} }, "note partition: (nothing need be done)"},
+		{"partitions by themselves", func(f *checkFacts) { f.relations[0].root = `"public"."root"` },
+			"note partition: (nothing need be done: query the partitions by their names. With ALTER PUBLICATION … SET (publish_via_partition_root = true) a publication's partitioned tables are one table each)"},
+		{"partitions by themselves on an old server", func(f *checkFacts) { f.relations[0].root, f.version = `"public"."root"`, 140020 },
+			"note partition: (nothing need be done: query the partitions by their names)"},
 		{"partitions as one on an old server", func(f *checkFacts) {
 			f.publications[0].root, f.relations[0].unnoticing = true, true
 			f.relations[0].table.Kind = 'p'
