@@ -27,7 +27,7 @@ const (
 	readBuffer = 128 << 10
 )
 
-// pinned are the settings that change what values look like, which rows are seen, or how long a connection may live.
+// pinned are the settings that change what values look like, which rows are seen, how long a connection may live, or what a look at the catalogue costs.
 // They are sent in the startup packet, where they win over the role's and the database's defaults and over PGOPTIONS.
 // https://www.postgresql.org/docs/current/runtime-config-client.html
 var pinned = map[string]string{
@@ -46,6 +46,7 @@ var pinned = map[string]string{
 	"lock_timeout":                        "0",
 	"idle_in_transaction_session_timeout": "0",
 	"idle_session_timeout":                "0",
+	"jit":                                 "off", // the estimates of recursive catalogue queries are high enough for it: 65 ms in place of 2
 }
 
 // localKeywords are libpq keywords that the driver would take for server settings. What concerns only the client's own
