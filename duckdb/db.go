@@ -189,7 +189,9 @@ func (db *DB) prepareSession(ctx context.Context) error {
 	db.run.Lock()
 	defer db.run.Unlock()
 	defer db.endScope()
-	return db.beginStatement(ctx)
+	request := db.config.Request
+	request.WaitLSN, request.WaitSource = 0, false // statements wait, not the list of tables
+	return db.begin(ctx, request)
 }
 
 // Run executes the statements of a script in order on the DB's one connection and writes each result set to out. It stops

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/duckdb/duckdb-go/v2/mapping"
+
+	"pgmirror/readstate"
 )
 
 // session is what the user's connection is in the middle of.
@@ -64,7 +66,9 @@ func (sc *scope) explain(err error) error {
 
 // beginStatement gives the coming statement its state: a new one, unless a transaction keeps its own or Pin holds one. It also brings the
 // views up to date with the state's tables.
-func (db *DB) beginStatement(ctx context.Context) error {
+func (db *DB) beginStatement(ctx context.Context) error { return db.begin(ctx, db.config.Request) }
+
+func (db *DB) begin(ctx context.Context, request readstate.PinRequest) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
@@ -76,7 +80,7 @@ func (db *DB) beginStatement(ctx context.Context) error {
 	sc := &scope{handles: make(map[string]*handle)}
 	if s.held != nil {
 		sc.state = s.held.retain()
-	} else if state, err := db.config.Source.Pin(ctx, db.config.Request); err != nil {
+	} else if state, err := db.config.Source.Pin(ctx, request); err != nil {
 		sc.err = err
 	} else {
 		sc.state = newPinned(state)

@@ -170,7 +170,7 @@ func TestPlanHoldsItsState(t *testing.T) {
 	}
 }
 
-// The pin request goes with every pin.
+// The pin request goes with every pin; the one that Open makes waits for nothing.
 func TestPinRequestIsPassedOn(t *testing.T) {
 	p := fixed(table("a", oneInt, nil, nil))
 	want := readstate.PinRequest{WaitLSN: 42, WaitSource: true}
@@ -181,7 +181,10 @@ func TestPinRequestIsPassedOn(t *testing.T) {
 	defer db.Close()
 	query(t, db, "FROM a")
 	want.VectorsLater = true
-	for _, got := range p.reqs {
+	if p.reqs[0] != (readstate.PinRequest{VectorsLater: true}) {
+		t.Errorf("Open pins with %+v", p.reqs[0])
+	}
+	for _, got := range p.reqs[1:] {
 		if got != want {
 			t.Fatalf("pin with %+v, want %+v", got, want)
 		}

@@ -38,11 +38,24 @@ func (m *Mirror) watch(ctx context.Context) error {
 			if text := err.Error(); text != told {
 				m.cfg.Log.Warn("look at the catalogue", "err", err)
 				told = text
+				m.tellLook(text)
 			}
 			continue
 		}
+		if told != "" {
+			m.tellLook("")
+		}
 		told = ""
 	}
+}
+
+// tellLook makes status tell of a look that failed while the stream goes on: nothing else may show that the publication is missing until somebody writes.
+func (m *Mirror) tellLook(trouble string) {
+	m.shared.set(func(s *sharedState) {
+		if s.state == "streaming" {
+			s.reason = oneLine(trouble)
+		}
+	})
 }
 
 // look takes one look and queues it for judgement; one that is awaited is judged for certain before HWM passes it.
@@ -242,8 +255,11 @@ func (t *table) changed(now *pgcdc.Table) string {
 		return fmt.Sprintf("it has %d columns instead of %d", len(now.Columns), len(t.shape.columns))
 	}
 	for i, c := range now.Columns {
-		if known := &t.shape.columns[i]; c.Name != known.name || known.attNum != 0 && c.AttNum != known.attNum {
+		known := &t.shape.columns[i]
+		if c.Name != known.name {
 			return fmt.Sprintf("column %q is now %q", known.name, c.Name)
+		} else if known.attNum != 0 && c.AttNum != known.attNum {
+			return fmt.Sprintf("column %q was dropped and made anew", known.name)
 		} else if known.pg != nil && (c.Type.OID != known.pg.OID || c.Type.Mod != known.pg.Mod) {
 			return fmt.Sprintf("column %q has another type", known.name)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -16,6 +17,10 @@ const hiddenColumn = "_pgmirror_lsn"
 // walPosition is SQL for the end of the WAL that has been written (primary) or replayed (standby).
 const walPosition = `SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END`
 
+// defaultLookTime is how long a look may take, which takes milliseconds, and seconds where there are thousands of tables. One over a connection that
+// nobody answers would keep the mirror from what changes for a quarter of an hour.
+const defaultLookTime = 2 * time.Minute
+
 // Look reads the catalogue: every relation of the publications as one snapshot sees them. Everything is read from tables of
 // the catalogue and not by functions that look into the server's cache, because the cache may be newer than the snapshot,
 // and a look that mixed the two could take a rewriting ALTER for a VACUUM FULL.
@@ -23,12 +28,17 @@ const walPosition = `SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_repla
 // Tables of a publication that leaves out an operation cannot be mirrored, unless that is accepted: each says so. A missing publication is an error.
 func (s *Source) Look(ctx context.Context) (*Catalog, error) {
 	var catalog *Catalog
-	err := s.idle.with(ctx, func(conn *pgconn.PgConn) error {
+	limited, cancel := context.WithTimeout(ctx, s.lookTime)
+	defer cancel()
+	err := s.idle.with(limited, func(conn *pgconn.PgConn) error {
 		var err error
-		catalog, err = s.look(ctx, conn)
+		catalog, err = s.look(limited, conn)
 		return err
 	})
 	if err != nil {
+		if limited.Err() != nil && ctx.Err() == nil {
+			err = fmt.Errorf("%w: no answer within %s; is a table of the catalogue locked?", ErrSilent, s.lookTime)
+		}
 		return nil, fmt.Errorf("look at the catalogue: %w", err)
 	}
 	return catalog, nil

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,7 +18,7 @@ import (
 )
 
 var catalogTests = map[string]serverTest{
-	"Identify": catalogIdentify, "Look": catalogLook, "LookOrder": catalogLookOrder, "Refusals": catalogRefusals, "Fingerprint": catalogFingerprint,
+	"Identify": catalogIdentify, "Look": catalogLook, "LookOrder": catalogLookOrder, "LookUnanswered": catalogLookUnanswered, "Refusals": catalogRefusals, "Fingerprint": catalogFingerprint,
 	"Rewrite": catalogRewrite, "RowsKept": catalogRowsKept, "Unlogged": catalogUnlogged, "CreatePublication": catalogCreatePublication,
 }
 
@@ -433,5 +435,52 @@ func catalogCreatePublication(t *testing.T, p *harness.Postgres) {
 	r.cfg.Source = p.URL("postgres", r.name+"_bare")
 	if err := r.open().CreatePublication(context.Background(), "p", nil); !errors.Is(err, pgcdc.ErrNothingToPublish) {
 		t.Errorf("empty database: %v", err)
+	}
+}
+
+// A look does not wait for a kept connection that says nothing, and not for ever for a new one.
+func catalogLookUnanswered(t *testing.T, p *harness.Postgres) {
+	r := newRig(t, p)
+	r.exec("CREATE TABLE t(id int PRIMARY KEY)")
+	r.publish("FOR TABLE t")
+	look := func() error {
+		_, err := r.Look(t.Context())
+		return err
+	}
+	if err := look(); err != nil {
+		t.Fatal(err)
+	}
+	session := p.Open("postgres", r.name)
+	defer session.Close()
+	kept, err := session.Query("SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'pgmirror' AND backend_type = 'client backend'")
+	if err != nil || len(kept) != 1 {
+		t.Fatalf("%v, %v", kept, err)
+	}
+	pid, err := strconv.Atoi(kept[0][0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Kill(pid, syscall.SIGCONT)
+	r.SetPatience(100*time.Millisecond, patience)
+	if err := look(); err != nil {
+		t.Errorf("beside a server process that is stopped: %v", err)
+	}
+
+	if err := session.Exec("BEGIN", "LOCK TABLE pg_publication"); err != nil {
+		t.Fatal(err)
+	}
+	r.SetPatience(patience, 300*time.Millisecond)
+	if err := look(); !errors.Is(err, pgcdc.ErrSilent) || !pgcdc.IsRetryable(err) || !strings.Contains(err.Error(), "within 300ms") {
+		t.Errorf("of a locked catalogue: %v", err)
+	}
+	if err := session.Exec("ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	r.SetPatience(patience, patience)
+	if err := look(); err != nil {
+		t.Errorf("after that: %v", err)
 	}
 }

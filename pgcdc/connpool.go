@@ -3,6 +3,7 @@ package pgcdc
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -10,10 +11,15 @@ import (
 // maxIdle is how many connections are kept for the next catalogue question: one for looks, one for wait points.
 const maxIdle = 2
 
+// defaultPingPatience is how long a connection that was not used for a while has to answer. One that a middlebox has forgotten says nothing for a quarter of
+// an hour.
+const defaultPingPatience = 10 * time.Second
+
 // connPool keeps a few connections open between uses: at most so many as most says.
 type connPool struct {
-	open func(context.Context) (*pgconn.PgConn, error)
-	most int
+	open     func(context.Context) (*pgconn.PgConn, error)
+	most     int
+	patience time.Duration // with a kept connection
 
 	lock  sync.Mutex
 	conns []*pgconn.PgConn // unused ones
@@ -46,7 +52,10 @@ func (p *connPool) take(ctx context.Context) (*pgconn.PgConn, error) {
 		conn := p.conns[len(p.conns)-1]
 		p.conns = p.conns[:len(p.conns)-1]
 		p.lock.Unlock()
-		if conn.Ping(ctx) == nil {
+		limited, cancel := context.WithTimeout(ctx, p.patience)
+		err := conn.Ping(limited)
+		cancel()
+		if err == nil {
 			return conn, nil
 		}
 		closeConn(conn) // the server was restarted, say

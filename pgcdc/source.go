@@ -138,6 +138,7 @@ type Source struct {
 	idle        connPool
 	copying     copyPool
 	slotNotice  time.Duration
+	lookTime    time.Duration          // that a look may take
 	waiting     atomic.Pointer[string] // for whom CreateSlot waits
 
 	snapshotLock sync.Mutex
@@ -178,11 +179,12 @@ func New(cfg Config) (*Source, error) {
 		assembler:   newAssembler(cfg.SpillDir, cfg.SpillBytes),
 		wake:        make(chan struct{}, 1),
 		slotNotice:  defaultSlotNotice,
+		lookTime:    defaultLookTime,
 	}
 	s.backlog = newBacklog(backlogSpills * s.assembler.spillBytes)
 	open := func(ctx context.Context) (*pgconn.PgConn, error) { return connect(ctx, s.plain) }
-	s.idle = connPool{open: open, most: maxIdle}
-	s.copying = copyPool{pool: connPool{open: open, most: maxIdleCopies}}
+	s.idle = connPool{open: open, most: maxIdle, patience: defaultPingPatience}
+	s.copying = copyPool{pool: connPool{open: open, most: maxIdleCopies, patience: defaultPingPatience}}
 	return s, nil
 }
 

@@ -28,7 +28,7 @@ and this machine about its disk and its DuckDB. It changes nothing. Each finding
 
 Exit code 1 means that there are errors: run would refuse to start, or a table would fail. 3 means that the source could not
 be asked. Warnings and notes leave the exit code 0.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := a.settings()
 			if err != nil {

@@ -35,7 +35,7 @@ func (a *app) checkpointCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "checkpoint",
 		Short: "Commit everything that is visible to Iceberg now, and acknowledge it to the source",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			answer, err := a.call(cmd.Context(), "checkpoint", nil)
 			if err != nil {

@@ -93,7 +93,7 @@ func TestCommandsOverTheSocket(t *testing.T) {
 		{"expire --dry-run --orphans", "", exitOK, "public.t: 2 snapshots would be expired, 1 kept\n1 file would be deleted, 4 to be deleted later\norphan: /w/x\n1 orphan would be deleted\n", ""},
 		{"expire", "", exitOK, "public.t: 2 snapshots expired, 1 kept\n1 file deleted, 4 to be deleted later\n", ""},
 		{"resync t", "", exitCannotRun, "", "pgmirror: resync: no table"},
-		{"status --watch soon", "", exitUsage, "", `unknown command "soon"`},
+		{"status --watch soon", "", exitUsage, "", `unexpected argument "soon"`},
 		{"forget t s.u", "no\n", exitFinding, "", "t, s.u here.\nGo on? Type yes: pgmirror: nothing was removed"},
 		{"forget t s.u", "yes\n", exitOK, "removed public.t\nremoved s.u\n", ""},
 		{"forget t --yes", "", exitOK, "removed public.t\n", ""},

@@ -33,7 +33,7 @@ removes the Iceberg tables (warehouse/ and catalog.db), with --publication also 
 It refuses while "pgmirror run" uses the data directory. What is gone already is no error. If the source cannot be reached,
 the local files are removed, the exit code is 1, and the message says how to remove the slot later: a slot that stays makes
 its server keep WAL for ever.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := a.settings()
 			if err != nil {

@@ -16,7 +16,7 @@ func (a *app) expireCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "expire",
 		Short: "Take Iceberg snapshots out that are no longer kept, and delete files that nothing needs",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		Long: `expire takes the snapshots out of all tables that the setting snapshots does not keep any more, and deletes the files of the warehouse that no
 snapshot has named for longer than its grace period and that no query uses. The running mirror does it, as it does by itself all the time; queries and
 writes go on.

@@ -29,7 +29,7 @@ func (a *app) runCommand() *cobra.Command {
 would make a new mirror impossible ends it with the fix, and everything else that is wrong is logged once. The first SIGTERM or SIGINT stops it in
 order: no more changes are read, what is visible is committed and acknowledged. The second stops it at once; nothing is
 lost by that either.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := a.settings()
 			if err != nil {

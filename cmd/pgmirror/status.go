@@ -46,7 +46,7 @@ each time. --json prints the document, with --watch one on each line.`,
 					return nil
 				}
 			}
-			return cobra.NoArgs(cmd, args)
+			return noArgs(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := a.settings()

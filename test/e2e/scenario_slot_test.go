@@ -160,6 +160,11 @@ func TestScenarioSlotLost(t *testing.T) {
 func TestScenarioPublication(t *testing.T) {
 	t.Parallel()
 	pg, m := scene(t, []string{"create table t(id int primary key)", "insert into t values (1)"})
+	pg.Exec("drop publication p") // nothing is lost yet, if somebody is told
+	m.WaitStatus("the publication is missing", func(s *mirror.Status) bool { return strings.Contains(s.Reason, "does not exist") })
+	pg.Exec("create publication p for all tables")
+	m.WaitStatus("it is back", func(s *mirror.Status) bool { return s.State == "streaming" && s.Reason == "" && Table(t, s, "public.t").State == "streaming" })
+	answers(t, m, "select * from t", "1")
 	if code := m.Stop(); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
@@ -171,6 +176,9 @@ func TestScenarioPublication(t *testing.T) {
 	m.Start()
 	s := m.WaitStatus("refused", func(s *mirror.Status) bool { return s.State == "refused" })
 	refusal(t, s.Reason, "the publication is younger than the replication slot", "pgmirror drop")
+	if _, err := m.TrySQL("select * from t"); err == nil || !strings.Contains(err.Error(), "nothing is copied while the mirror is refused") {
+		t.Fatalf("a query of now while refused: %v", err)
+	}
 	// Nothing is known of what happened to the table since it was last published: that is what --at shows.
 	if rows, err := m.TrySQL("select * from t order by id", "--at", Table(t, s, "public.t").DurableLSN); err != nil || show(rows) != "1" {
 		t.Fatalf("a query while refused: %v, %v", rows, err)
