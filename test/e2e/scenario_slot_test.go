@@ -163,7 +163,9 @@ func TestScenarioPublication(t *testing.T) {
 	pg.Exec("drop publication p") // nothing is lost yet, if somebody is told
 	m.WaitStatus("the publication is missing", func(s *mirror.Status) bool { return strings.Contains(s.Reason, "does not exist") })
 	pg.Exec("create publication p for all tables")
-	m.WaitStatus("it is back", func(s *mirror.Status) bool { return s.State == "streaming" && s.Reason == "" && Table(t, s, "public.t").State == "streaming" })
+	m.WaitStatus("it is back", func(s *mirror.Status) bool {
+		return s.State == "streaming" && s.Reason == "" && Table(t, s, "public.t").State == "streaming"
+	})
 	answers(t, m, "select * from t", "1")
 	if code := m.Stop(); code != 0 {
 		t.Fatalf("exit code %d", code)
