@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -59,7 +60,7 @@ func (m *Mirror) Compact(ctx context.Context, req CompactRequest, progress func(
 		for {
 			rw, err := m.compact(ctx, t, true)
 			if err != nil {
-				return nil, err
+				return nil, errors.Join(err, m.failDamaged(ctx, t, err))
 			}
 			if rw == nil {
 				break

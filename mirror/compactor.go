@@ -105,7 +105,7 @@ func (c *compactor) compact(ctx context.Context) error {
 		if err != nil || due == nil {
 			return err
 		}
-		if err := c.compactTable(ctx, due); err != nil {
+		if err := m.failDamaged(ctx, due, c.compactTable(ctx, due)); err != nil {
 			return err
 		}
 	}

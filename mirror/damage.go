@@ -1,5 +1,12 @@
 package mirror
 
+import (
+	"context"
+	"errors"
+
+	"pgmirror/iceberg"
+)
+
 const remedyDamaged = "restore it from a copy and start again to read what the table held, or " + copyAnew
 
 // damaged fails a table whose files cannot be read, or were changed by somebody else. It fails alone: what the others hold and
@@ -22,4 +29,18 @@ func (m *Mirror) damaged(t *table, fault error) {
 		t.forget(m, m.doc.Cut)
 	}
 	m.logFailure(t.String(), m.doc.Cut, t.failure)
+}
+
+// failDamaged fails a table when err is that one of its files is damaged, which it takes for settled; any other error it returns. Its rows are what they
+// were, as far as they can be read. The caller holds no lock that a flush needs: a transaction may have to end first.
+func (m *Mirror) failDamaged(ctx context.Context, t *table, err error) error {
+	if !errors.Is(err, iceberg.ErrCorrupt) {
+		return err
+	}
+	return m.inTurn(ctx, func() error {
+		if t.state == stateStreaming && t.retired == 0 {
+			m.fail(t, m.applied, &failure{Reason: err.Error(), Remedy: remedyDamaged, Damaged: true})
+		}
+		return nil
+	})
 }

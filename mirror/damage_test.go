@@ -2,7 +2,9 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -130,5 +132,49 @@ func TestDamageFailsOneTable(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestDamageFoundByCompaction: a file that compaction cannot read fails its table alone; a resync brings that back.
+func TestDamageFoundByCompaction(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		w := newWorld(t, 12)
+		w.faults, w.pressure, w.history = 0, false, 0
+		w.start()
+		ctx := t.Context()
+		w.m.compactRows, w.m.compactRun = 1000, 2
+		tab := w.flushed(1, 4)
+		w.ware.unreadable = func(path string) error {
+			if slices.ContainsFunc(tab.files, func(s *segment) bool { return s.file.data.Path == path }) {
+				return fmt.Errorf("%w: %s is cut", iceberg.ErrCorrupt, path)
+			}
+			return nil
+		}
+		if asked {
+			committed := w.ware.committed
+			w.ware.committed = nil // it reads the files
+			if _, err := w.m.Compact(ctx, CompactRequest{}, func(string) {}); !errors.Is(err, iceberg.ErrCorrupt) {
+				t.Errorf("compaction that was asked for: %v", err)
+			}
+			w.ware.committed = committed
+		} else {
+			w.check((&compactor{m: w.m}).compact(ctx))
+		}
+		w.check(w.m.inTurn(ctx, func() error {
+			for _, other := range w.m.tables {
+				if failed := other.state == stateFailed; failed != (other == tab) {
+					t.Errorf("%s is %s: %+v", other, other.state, other.failure)
+				}
+			}
+			if f := tab.failure; f == nil || !strings.Contains(f.Reason, "is cut") || f.Remedy != remedyDamaged {
+				t.Errorf("the failure is %+v", f)
+			}
+			w.m.wantJoin(tab.oid, tab, "asked for")
+			return nil
+		}))
+		w.ware.unreadable = nil // commits compare what the files hold
+		w.check(w.m.checkpoint(ctx))
+		w.joined()
+		w.end()
 	}
 }

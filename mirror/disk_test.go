@@ -261,3 +261,28 @@ func TestFilesThatStay(t *testing.T) {
 	}))
 	w.end()
 }
+
+// TestExpiryOnAFullDisk: snapshots that cannot expire, for want of space for the metadata, expire when there is room.
+func TestExpiryOnAFullDisk(t *testing.T) {
+	b := newBank(12)
+	var full atomic.Bool
+	var refused, expired atomic.Int64
+	full.Store(true)
+	b.ware.expiring = func() error {
+		if full.Load() {
+			refused.Add(1)
+			return fmt.Errorf("write metadata: %w", syscall.ENOSPC)
+		}
+		expired.Add(1)
+		return nil
+	}
+	m, log := b.following(t)
+	until(t, m, func(*Status) bool { return refused.Load() > 3 })
+	b.transfer()
+	b.equal(t, m)
+	full.Store(false)
+	until(t, m, func(*Status) bool { return expired.Load() > 0 })
+	if text := log.String(); !strings.Contains(text, "snapshots expire later") {
+		t.Errorf("the log is\n%s", text)
+	}
+}

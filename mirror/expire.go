@@ -151,10 +151,16 @@ func (m *Mirror) expireLoop(ctx context.Context) error {
 		if m.shared.opening() != "" {
 			continue
 		}
-		if err := m.lookForForeign(ctx); err != nil {
+		if err := m.lookForForeign(ctx); isDiskFull(err) {
+			continue
+		} else if err != nil {
 			return ignoreStop(ctx, err)
 		}
 		x, err := m.expire(ctx, false)
+		if isDiskFull(err) {
+			m.cfg.Log.Error("the disk takes no more: snapshots expire later", "err", err)
+			continue
+		}
 		if err != nil {
 			return ignoreStop(ctx, err)
 		}

@@ -45,6 +45,8 @@ type fakeWarehouse struct {
 	mixed      bool // another writer has made files that are not in create order
 	faulty     map[string]error
 	unreadable func(path string) error
+	// expiring, if set, runs before snapshots expire; its error fails that.
+	expiring func() error
 	// deleting, if set, runs before files are deleted as unreachable; its error fails that.
 	deleting func() error
 	deleted  int // files deleted as unreachable
@@ -452,6 +454,11 @@ func (w *fakeWarehouse) listLocked(paths []string) {
 
 // Expire makes the older snapshots go, all at once.
 func (w *fakeWarehouse) Expire(_ context.Context, _ int, dryRun bool) (*iceberg.Expiry, error) {
+	if w.expiring != nil {
+		if err := w.expiring(); err != nil {
+			return nil, err
+		}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	x := &iceberg.Expiry{}

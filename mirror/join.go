@@ -509,7 +509,8 @@ func (j *join) replay(m *Mirror, ch *pgcdc.Change, lsn LSN) error {
 	return nil
 }
 
-// endJoin gives a join up because of what the table holds or is; f says why. What was there before stays as it is. The applier's turn.
+// endJoin gives a join up because of what the table holds or is; f says why. What was there before stays as it is, but stands for the relation that has its
+// name now: looks find that one. The applier's turn.
 func (m *Mirror) endJoin(j *join, f *failure) {
 	old := j.old
 	j.err = errors.New(f.Reason)
@@ -523,6 +524,12 @@ func (m *Mirror) endJoin(j *join, f *failure) {
 		}
 		old.state, old.failure = stateFailed, f
 		old.dirty = true
+		if old.oid != j.oid && !f.Absent {
+			if m.byOID[old.oid] == old {
+				delete(m.byOID, old.oid)
+			}
+			old.oid = j.oid
+		}
 	}
 	m.updateShared()
 	close(j.done)

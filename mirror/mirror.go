@@ -417,7 +417,7 @@ func (m *Mirror) makeRoom(ctx context.Context) error {
 // checkpointLoop makes checkpoints when they are due or asked for.
 func (m *Mirror) checkpointLoop(ctx context.Context) error {
 	last := m.clock.Now()
-	if err := m.lookForForeign(ctx); err != nil { // what came while we were away
+	if err := m.lookForForeign(ctx); err != nil && !isDiskFull(err) { // what came while we were away
 		return ignoreStop(ctx, err)
 	}
 	for {

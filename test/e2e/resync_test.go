@@ -281,6 +281,54 @@ func TestResyncFailedTable(t *testing.T) {
 	}
 }
 
+// A table that takes the place of one that was dropped and cannot be copied is failed, not gone: it says why, over looks and restarts, verify tells,
+// and it comes back by resync.
+func TestRecreatedTableThatFails(t *testing.T) {
+	t.Parallel()
+	for _, running := range []bool{true, false} {
+		pg, m := scene(t, []string{"create table n(id int primary key, v numeric(6,2))", "insert into n values (1, 1)", "create table z(id int primary key)"}, "--catalog-poll", "200ms")
+		if !running {
+			if code := m.Stop(); code != 0 {
+				t.Fatalf("exit code %d", code)
+			}
+		}
+		pg.Exec("begin; drop table n; create table n(id int primary key, v numeric(6,2)); grant select on n to mirror; insert into n values (2, 'NaN'); commit")
+		if !running {
+			m.Start()
+		}
+		for round := range 2 {
+			m.WaitStatus("it has failed", func(s *mirror.Status) bool {
+				if s.State != "streaming" {
+					return false
+				}
+				ts := Table(t, s, "public.n")
+				return ts.State == "failed" && strings.Contains(ts.Error, "NaN")
+			})
+			answers(t, m, "select count(*) from z", "0")
+			time.Sleep(time.Second) // several looks
+			s, err := m.Status()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ts := Table(t, s, "public.n"); ts.State != "failed" || !strings.Contains(ts.Error, "NaN") {
+				t.Fatalf("after some looks it is %s: %s", ts.State, ts.Error)
+			}
+			if out, stderr, code := m.Command("verify"); code != 1 || !strings.Contains(out+stderr, "NaN") {
+				t.Fatalf("verify: exit code %d: %s%s", code, out, stderr)
+			}
+			if round == 0 {
+				restart(m)
+			}
+		}
+		pg.Exec("update n set v = 2 where id = 2")
+		if out, stderr, code := m.Command("resync", "n"); code != 0 || !strings.Contains(out, "public.n: 1 row") {
+			t.Fatalf("exit code %d: %s%s", code, out, stderr)
+		}
+		alike(t, pg, m, "select * from n")
+		m.Verify()
+	}
+}
+
 // Several changes of the definition inside one transaction, between changes of rows, and a type whose binary form cannot be read: the
 // stream goes on in text.
 func TestSchemaChangesBetweenRows(t *testing.T) {
