@@ -67,6 +67,9 @@ var catalogColumns = []struct{ table, column, definition string }{
 type catalog struct {
 	db   *sql.DB
 	once bool // what it says may be read once: nothing tells of later changes
+	// Of one that is written to: where it lies, and what lay there when it was opened. A removed file can be written to, and is gone with the process.
+	path string
+	file os.FileInfo
 }
 
 // openCatalog opens or makes the database. A commit is durable when it returns: in WAL mode with synchronous=FULL SQLite
@@ -89,7 +92,22 @@ func openCatalog(ctx context.Context, path string) (*catalog, error) {
 			return nil, errors.Join(fmt.Errorf("prepare catalog %s: %w", path, err), db.Close())
 		}
 	}
-	return &catalog{db: db}, nil
+	file, err := os.Stat(path)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open catalog: %w", err), db.Close())
+	}
+	return &catalog{db: db, path: path, file: file}, nil
+}
+
+// inPlace is an error when the database is not where it was opened any more.
+func (c *catalog) inPlace() error {
+	switch now, err := os.Stat(c.path); {
+	case err != nil:
+		return fmt.Errorf("the catalog was removed while it is in use, and nothing that is written to it would last: %w; put the data directory back as it was, or drop the warehouse (pgmirror drop --warehouse)", err)
+	case !os.SameFile(now, c.file):
+		return fmt.Errorf("another file was put in the place of the catalog %s while it is in use, and nothing that is written would last; put the data directory back as it was, or drop the warehouse (pgmirror drop --warehouse)", c.path)
+	}
+	return nil
 }
 
 // openCatalogReadOnly opens a database that exists. SQLite wants to make files beside a database in WAL mode even to read it. Where

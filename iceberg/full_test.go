@@ -3,7 +3,10 @@ package iceberg
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -37,5 +40,35 @@ func TestCatalogWithoutRoom(t *testing.T) {
 	}
 	if doc, err := c.document(ctx); err != nil || len(doc) != len(large) {
 		t.Fatalf("the document has %d bytes, %v", len(doc), err)
+	}
+}
+
+// A catalogue that was removed or replaced under its writer takes no commit: what would be written to it is gone with the process.
+func TestCatalogNotInItsPlace(t *testing.T) {
+	ctx := t.Context()
+	path := filepath.Join(t.TempDir(), "catalog.db")
+	c, err := openCatalog(ctx, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	aside := path + ".aside"
+	if err := os.Rename(path, aside); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.commit(ctx, "first", nil, 1, nil); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "was removed") {
+		t.Errorf("a removed catalogue: %v", err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.commit(ctx, "first", nil, 1, nil); err == nil || !strings.Contains(err.Error(), "another file") {
+		t.Errorf("a replaced catalogue: %v", err)
+	}
+	if err := os.Rename(aside, path); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.commit(ctx, "first", nil, 1, nil); err != nil {
+		t.Errorf("put back: %v", err)
 	}
 }

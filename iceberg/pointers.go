@@ -26,6 +26,9 @@ type pointerMove struct {
 // transaction may have been committed and that cannot be read back, and a MovedError if pointers are not where they were.
 func (c *catalog) commit(ctx context.Context, commitID string, mirror []byte, lsn LSN, moves []pointerMove) (err error) {
 	defer func() { err = noRoom(err) }()
+	if err := c.inPlace(); err != nil {
+		return err
+	}
 	tx, err := c.db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("begin catalog transaction: %w", err)

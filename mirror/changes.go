@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"sync"
+	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -36,8 +38,10 @@ func (m *Mirror) pinChanges(ctx context.Context, wait, to LSN, want *readstate.C
 	st := &readstate.State{LSN: to, Pinned: m.clock.Now()}
 	m.readers.opened()
 	h := &hold{m: m, state: st, unpin: func() { m.marks.release(p) }}
-	st.Release, st.Settle, st.Kept = h.release, h.settle, h.kept // it names no files: whoever settles it has read its rows
-	t, err := m.changeTable(want.Table, p.LSN, to)
+	list := &feedList{m: m}
+	release := sync.OnceFunc(func() { h.release(); list.drop() })
+	st.Release, st.Settle, st.Kept = release, h.settle, h.kept // it names no files: whoever settles it has read its rows
+	t, err := m.changeTable(ctx, want.Table, p.LSN, to, list)
 	if err != nil {
 		st.Release()
 		return nil, err
@@ -47,8 +51,27 @@ func (m *Mirror) pinChanges(ctx context.Context, wait, to LSN, want *readstate.C
 	return st, nil
 }
 
+// feedList counts what the list of one feed's changes takes, in bytes. All lists together take no more than the setting memory, but for one that is
+// larger by itself.
+type feedList struct {
+	m     *Mirror
+	bytes int64
+}
+
+// add makes room for more changes.
+func (l *feedList) add(changes int) error {
+	more := int64(changes) * int64(unsafe.Sizeof(changedRow{}))
+	l.bytes += more
+	if all := l.m.feeds.Add(more); all > l.m.cfg.Memory && all > l.bytes {
+		return fmt.Errorf("the lists of all change feeds that are open take %d bytes, more than the setting memory, %d: close some of them, or ask for a shorter range", all, l.m.cfg.Memory)
+	}
+	return nil
+}
+
+func (l *feedList) drop() { l.m.feeds.Add(-l.bytes) }
+
 // changeTable lists the changes of a table above from and at or below to. The caller holds LWM at or below from.
-func (m *Mirror) changeTable(name readstate.TableName, from, to LSN) (*readstate.Table, error) {
+func (m *Mirror) changeTable(ctx context.Context, name readstate.TableName, from, to LSN, list *feedList) (*readstate.Table, error) {
 	views := m.shared.views()
 	i := slices.IndexFunc(views, func(v *tableView) bool { return v.table.name == name })
 	if i < 0 {
@@ -67,7 +90,13 @@ func (m *Mirror) changeTable(name readstate.TableName, from, to LSN) (*readstate
 	}
 	out := &readstate.Table{Name: name, Schema: changeSchema(version.shape.arrow)}
 	for _, s := range version.segments {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		rows, err := s.changes(from, to)
+		if err == nil {
+			err = list.add(len(rows))
+		}
 		if err != nil {
 			return nil, fmt.Errorf("changes of %s from %s to %s: %w", name, from, to, err)
 		}

@@ -121,3 +121,40 @@ func TestChangesRange(t *testing.T) {
 	w.audit()
 	w.end()
 }
+
+// The lists of open feeds have one bound, which a single feed may exceed; who closes one makes room. A pin that is given up ends.
+func TestChangesAreBounded(t *testing.T) {
+	w := newWorld(t, 7)
+	w.faults, w.history = 0, 0
+	w.start()
+	hold, err := w.m.Pin(t.Context(), readstate.PinRequest{})
+	w.check(err)
+	w.grow(0, 8)
+	w.settle()
+	memory := w.m.cfg.Memory
+	w.m.cfg.Memory = 100 // six changes
+	pin := func(ctx context.Context) (*readstate.State, error) {
+		return w.m.Pin(ctx, readstate.PinRequest{Changes: &readstate.Changes{Table: readstate.TableName{Schema: "public", Name: "keyed"}, From: hold.LSN}})
+	}
+	first, err := pin(t.Context())
+	w.check(err)
+	if _, err := pin(t.Context()); err == nil || !strings.Contains(err.Error(), "more than the setting memory") {
+		t.Errorf("a feed too many: %v", err)
+	}
+	first.Release()
+	first.Release()
+	second, err := pin(t.Context())
+	w.check(err)
+	second.Release()
+	if left := w.m.feeds.Load(); left != 0 {
+		t.Errorf("%d bytes are counted of no feed", left)
+	}
+	given, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := pin(given); !errors.Is(err, context.Canceled) {
+		t.Errorf("a pin that was given up: %v", err)
+	}
+	w.m.cfg.Memory = memory
+	hold.Release()
+	w.end()
+}

@@ -26,6 +26,7 @@ type Mirror struct {
 
 	marks       *watermarks
 	lastFeed    atomic.Uint64 // of the batches of change feeds
+	feeds       atomic.Int64  // bytes of the lists of change feeds that are open
 	memory      atomic.Int64  // bytes in memory batches
 	visible     atomic.Int64  // bytes of visibility, as last weighed
 	pinned      atomic.Int64  // bytes of batches that only read states see
