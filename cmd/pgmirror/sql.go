@@ -49,7 +49,7 @@ them. The first statement or command that fails ends a script.`,
 	cmd.Flags().StringVarP(&o.command, "command", "c", "", "statements to run")
 	cmd.Flags().StringVarP(&o.file, "file", "f", "", "file of statements to run; - is standard input")
 	cmd.Flags().StringVar(&o.format, "format", "table", "table, csv, json or markdown")
-	cmd.Flags().StringVar(&o.waitLSN, "wait-lsn", "", "before each statement that reads a mirrored table, wait until this LSN is visible; \"source\": everything that the source has committed by now")
+	cmd.Flags().StringVar(&o.waitLSN, "wait-lsn", "", "each statement waits until this LSN is visible, and fails without it if it reads a mirrored table; \"source\": everything that the source has committed by now")
 	cmd.Flags().DurationVar(&o.waitTimeout, "wait-timeout", readstate.DefaultWait, "how long a statement waits with --wait-lsn or --at before it fails")
 	cmd.Flags().StringVar(&o.at, "at", "", "read at this LSN, at a time ('2026-11-30 10:00:00+00') or so long ago (-5m): exact in the window that the history setting keeps, before it at checkpoints")
 	return cmd
