@@ -260,6 +260,9 @@ var early map[*table][]earlyLookup
 	{name: "damage is forgotten by the next life", tests: "^TestDamageFailsOneTable$", edits: []edit{{"damage.go", "	t.state, t.dirty = stateFailed, true\n", "	t.dirty = true\n"}}},
 	{name: "a damaged table is good up to HWM", tests: "^TestDamageFailsOneTable$", edits: []edit{{"damage.go", "Good: m.doc.Cut,", "Good: maxLSN,"}}},
 	{name: "a damaged table holds back the slot", tests: "^TestDamageFailsOneTable$", edits: []edit{{"checkpoint.go", "	m.source.Acknowledge(cp.cut)\n", "	for _, t := range m.tables {\n		if t.damage != \"\" {\n			cp.cut = t.failure.Good\n		}\n	}\n	m.source.Acknowledge(cp.cut)\n"}}},
+	{name: "damage that compaction finds stops all", tests: "^TestDamageFoundByCompaction$", edits: []edit{{"damage.go", "	if !errors.Is(err, iceberg.ErrCorrupt) {\n", "	if true || !errors.Is(err, iceberg.ErrCorrupt) {\n"}}},
+	{name: "a full disk ends the expiry", tests: "^TestExpiryOnAFullDisk$", edits: []edit{{"expire.go", "		if isDiskFull(err) {\n			m.cfg", "		if false {\n			m.cfg"}}},
+	{name: "change feeds without a bound", tests: "^TestChangesAreBounded$", edits: []edit{{"changes.go", "all > l.m.cfg.Memory && all > l.bytes", "false"}}},
 }
 
 // versionBefore makes Pin load the tables' versions before the given place instead of after the reader is registered.
