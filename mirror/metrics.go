@@ -39,7 +39,7 @@ var (
 	descWritten      = prometheus.NewDesc("pgmirror_written_bytes_total", "Written to files, by what for.", []string{"kind"}, nil)
 	descSettled      = prometheus.NewDesc("pgmirror_read_states_settled", "Open read states that are older than read_state_limit and in files now.", nil, nil)
 	descSettledB     = prometheus.NewDesc("pgmirror_read_states_settled_bytes", "Those files.", nil, nil)
-	descEnded        = prometheus.NewDesc("pgmirror_read_states_ended_total", "Read states that were ended because they held more than read_state_bytes.", nil, nil)
+	descEnded        = prometheus.NewDesc("pgmirror_read_states_ended_total", "Read states that were ended because the settled ones held more than read_state_bytes.", nil, nil)
 )
 
 // Describe is prometheus.Collector's.

@@ -54,16 +54,17 @@ func (s *settledFiles) split(paths []string) (gone, stay []string) {
 	return gone, stay
 }
 
-// bytes is the size of those of some files that are there for settled states alone.
-func (s *settledFiles) bytes(files []readstate.File) (n int64) {
+// of lists those of some files that are there for settled states alone, with their sizes.
+func (s *settledFiles) of(files []readstate.File) map[string]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	kept := map[string]int64{}
 	for _, f := range files {
 		if _, ok := s.kept[f.Path]; ok {
-			n += f.Bytes
+			kept[f.Path] = f.Bytes
 		}
 	}
-	return n
+	return kept
 }
 
 // hold is what an open read state keeps from being folded, rewritten or deleted: everything from its LSN on, and once it has settled the files
@@ -141,8 +142,8 @@ func (h *hold) release() {
 }
 
 // kept is readstate.State's Kept.
-func (h *hold) kept() int64 {
+func (h *hold) kept() map[string]int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.m.settled.bytes(h.files)
+	return h.m.settled.of(h.files)
 }

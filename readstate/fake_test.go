@@ -169,7 +169,7 @@ type fakeProvider struct {
 	copies []*State // the same, which no server has
 	// Of the states it makes, if set.
 	settled func()
-	kept    func() int64
+	kept    func() map[string]int64
 
 	open     atomic.Int64
 	released chan struct{} // gets a token for each release
@@ -226,7 +226,8 @@ func (p *fakeProvider) Status(context.Context) ([]byte, error) {
 	return []byte(`{"state":"streaming"}`), nil
 }
 
-// Call: "echo" answers its arguments after three lines, "block" waits for the end of its context, "fail" fails.
+// Call: "echo" answers its arguments after three lines, "block" waits for the end of its context, "stay" for reached
+// alone, "fail" fails.
 func (p *fakeProvider) Call(ctx context.Context, command string, args []byte, progress func(string)) ([]byte, error) {
 	switch command {
 	case "echo":
@@ -241,6 +242,10 @@ func (p *fakeProvider) Call(ctx context.Context, command string, args []byte, pr
 		<-ctx.Done()
 		p.released <- struct{}{}
 		return nil, ctx.Err()
+	case "stay":
+		p.waiting <- struct{}{}
+		<-p.reached
+		return nil, nil
 	}
 	return nil, fmt.Errorf("unknown command %q", command)
 }

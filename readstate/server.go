@@ -25,7 +25,7 @@ type ServerConfig struct {
 	// life left there is removed.
 	Dir      string
 	Limit    time.Duration // default 5 min
-	MaxBytes int64         // that a state older than Limit may hold on disk, its file and files kept for it; default 16 GiB
+	MaxBytes int64         // that states older than Limit may hold on disk together, their files and files kept for them; default 16 GiB
 }
 
 func (c ServerConfig) withDefaults() ServerConfig {

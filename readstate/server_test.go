@@ -340,3 +340,20 @@ func TestPanicIsAnError(t *testing.T) {
 	}
 	mustPin(t, client, PinRequest{}).Release()
 }
+
+// The states of a client that is gone are released although a command of it goes on.
+func TestStatesEndBeforeCommands(t *testing.T) {
+	p := newFakeProvider()
+	server, socket := startServer(t, p, ServerConfig{})
+	client := dial(t, socket)
+	mustPin(t, client, PinRequest{})
+	go func() { _, _ = client.Call(context.Background(), "stay", nil, nil) }()
+	receive(t, p.waiting, "the command to begin")
+	client.Close()
+	receive(t, p.released, "the state's release")
+	if stats := server.Stats(); stats.Connections != 1 || stats.OpenStates != 0 {
+		t.Errorf("while the command goes on: %+v", stats)
+	}
+	close(p.reached)
+	until(t, "the connection's end", func() bool { return server.Stats().Connections == 0 })
+}

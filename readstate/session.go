@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"runtime/debug"
 	"slices"
@@ -65,10 +66,9 @@ func (s *session) run(ctx context.Context) {
 	cancel()
 	stop()
 	s.conn.Close()
+	s.releaseAll() // a command may go on for long
 	handlers.Wait()
-	for id := range s.pins {
-		s.release(id)
-	}
+	s.releaseAll() // what was being pinned
 	if !ended && err != nil && !errors.Is(err, io.EOF) {
 		s.server.cutOffs.report(err)
 	}
@@ -242,6 +242,15 @@ func (s *session) release(id uint64) {
 		s.server.unwatch(p)
 		s.server.counters.openStates.Add(-1)
 		p.leave()
+	}
+}
+
+func (s *session) releaseAll() {
+	s.mu.Lock()
+	ids := slices.Collect(maps.Keys(s.pins))
+	s.mu.Unlock()
+	for _, id := range ids {
+		s.release(id)
 	}
 }
 

@@ -189,7 +189,7 @@ func TestStateThatHoldsTooMuchEnds(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(3, 7))
 			p := newFakeProvider(newFakeTable(rnd, "a", testTypes, 300))
-			p.kept = func() int64 { return c.kept }
+			p.kept = func() map[string]int64 { return map[string]int64{"/w/a/1.parquet": c.kept} }
 			server, socket, dir := settling(t, p, c.most)
 			state := mustPin(t, dial(t, socket), PinRequest{VectorsLater: true})
 			until(t, "the state to end", func() bool { return state.Ended() != nil })
@@ -208,6 +208,43 @@ func TestStateThatHoldsTooMuchEnds(t *testing.T) {
 				t.Errorf("after its release it ended by %v", err)
 			}
 		})
+	}
+}
+
+// What all settled states hold together is bounded. The client that holds the most loses its oldest state; a file that several states need counts once.
+func TestStatesThatHoldTooMuchTogether(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 7))
+	p := newFakeProvider(newFakeTable(rnd, "a", testTypes, 300))
+	server, socket, dir := settling(t, p, 0)
+	one, many := dial(t, socket), dial(t, socket)
+	first := mustPin(t, one, PinRequest{VectorsLater: true})
+	until(t, "the first state to settle", func() bool { return server.Stats().Settled == 1 })
+	size := server.Stats().SettledBytes
+	first.Release()
+	one.Close()
+	many.Close()
+
+	const shared = 10_000
+	p.kept = func() map[string]int64 { return map[string]int64{"/w/a/1.parquet": shared} }
+	server, socket, dir = settling(t, p, shared+5*size)
+	one, many = dial(t, socket), dial(t, socket)
+	only := mustPin(t, one, PinRequest{VectorsLater: true})
+	states := make([]*State, 20)
+	for i := range states {
+		states[i] = mustPin(t, many, PinRequest{VectorsLater: true})
+	}
+	until(t, "all but five states to end", func() bool { return server.Stats().Ended == 16 && server.Stats().Settled == 5 })
+	if only.Ended() != nil {
+		t.Errorf("the only state of a client ended: %v", only.Ended())
+	}
+	for i, state := range states {
+		until(t, "the client to hear", func() bool { return i >= 16 || state.Ended() != nil })
+		if err := state.Ended(); (err != nil) != (i < 16) || err != nil && !strings.Contains(err.Error(), "together (read_state_bytes)") {
+			t.Errorf("state %d ended by %v", i, err)
+		}
+	}
+	if names := filesIn(t, dir); len(names) != 5 {
+		t.Errorf("left are %v", names)
 	}
 }
 

@@ -1,9 +1,11 @@
 package readstate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -53,7 +55,11 @@ func (s *Server) settleLoop(ctx context.Context) {
 				s.settle(p)
 			}
 			p.leave()
+			if s.counters.settledBytes.Load() > s.config.MaxBytes {
+				s.bound()
+			}
 		}
+		s.bound()
 	}
 }
 
@@ -64,48 +70,102 @@ const (
 	settleMost  = 10 * time.Second
 )
 
-// settle writes what a pin sees to a file, if that was not done before, and then lets its LSN go. One that holds more than it may ends. The settler's.
+// settle writes what a pin sees to a file, if that was not done before, and then lets its LSN go. The settler's.
 func (s *Server) settle(p *pin) {
-	if p.ended != nil {
+	if p.ended != nil || p.settled != nil {
 		return
 	}
-	if p.settled == nil {
-		kept, err := settle(s.config.Dir, p.vectors, p.batches, s.config.MaxBytes)
-		switch {
-		case errors.Is(err, errTooLarge):
-			s.end(p, "its rows in memory and deletion vectors take more")
-			return
-		case err != nil:
-			if !p.warned {
-				s.log.Warn("an old read state cannot be written to a file and goes on holding its LSN", "lsn", p.state.LSN.String(), "err", err)
+	kept, err := settle(s.config.Dir, p.vectors, p.batches, s.config.MaxBytes)
+	switch {
+	case errors.Is(err, errTooLarge):
+		s.end(p, "its rows in memory and deletion vectors take more")
+		return
+	case err != nil:
+		if !p.warned {
+			s.log.Warn("an old read state cannot be written to a file and goes on holding its LSN", "lsn", p.state.LSN.String(), "err", err)
+		}
+		p.warned = true
+		return
+	}
+	p.mu.Lock()
+	p.settled, p.vectors, p.batches = kept, nil, nil
+	p.mu.Unlock()
+	s.counters.settled.Add(1)
+	s.counters.settledBytes.Add(kept.size)
+	if p.state.Settle != nil {
+		p.state.Settle()
+	}
+	for _, t := range p.state.Tables {
+		t.Files, t.Batches = nil, nil // the provider's memory
+	}
+}
+
+// holding is what a settled pin has on disk.
+type holding struct {
+	*pin
+	own   int64            // bytes of its file
+	files map[string]int64 // bytes of the data files that are there for settled states alone, by path
+	bytes int64            // of both
+}
+
+// bound ends settled pins until what all of them hold is no more than it may be: of the client that holds the most the pin that holds the most, so that
+// many states of one do not end the only one of another. The settler's.
+func (s *Server) bound() {
+	old := s.old(time.Now())
+	defer func() {
+		for _, p := range old {
+			p.leave()
+		}
+	}()
+	var (
+		held    []holding
+		total   int64
+		users   = map[string]int{} // pins that hold a data file
+		clients = map[*session]int64{}
+	)
+	for _, p := range old {
+		if p.settled == nil {
+			continue
+		}
+		h := holding{pin: p, own: p.settled.size, bytes: p.settled.size}
+		if p.state.Kept != nil {
+			h.files = p.state.Kept()
+		}
+		total += h.own
+		for path, size := range h.files {
+			if users[path]++; users[path] == 1 {
+				total += size
 			}
-			p.warned = true
-			return
+			h.bytes += size
 		}
-		p.mu.Lock()
-		p.settled, p.vectors, p.batches = kept, nil, nil
-		p.mu.Unlock()
-		s.counters.settled.Add(1)
-		s.counters.settledBytes.Add(kept.size)
-		if p.state.Settle != nil {
-			p.state.Settle()
-		}
-		for _, t := range p.state.Tables {
-			t.Files, t.Batches = nil, nil // the provider's memory
-		}
+		held = append(held, h)
+		clients[p.session] += h.bytes
 	}
-	if p.state.Kept == nil {
-		return
-	}
-	if files := p.state.Kept(); p.settled.size+files > s.config.MaxBytes {
-		s.end(p, fmt.Sprintf("files of %d bytes are there for it alone, and its own takes %d", files, p.settled.size))
+	for total > s.config.MaxBytes {
+		i := 0
+		for j, h := range held {
+			most := held[i]
+			if cmp.Or(cmp.Compare(clients[h.session], clients[most.session]), cmp.Compare(h.bytes, most.bytes), most.state.Pinned.Compare(h.state.Pinned)) > 0 {
+				i = j
+			}
+		}
+		h := held[i]
+		held = slices.Delete(held, i, i+1)
+		s.end(h.pin, fmt.Sprintf("they hold %d, and this one the most of the client that holds the most: a file of %d, and data files of %d that are there for such states alone", total, h.own, h.bytes-h.own))
+		clients[h.session] -= h.bytes
+		total -= h.own
+		for path, size := range h.files {
+			if users[path]--; users[path] == 0 {
+				total -= size
+			}
+		}
 	}
 }
 
 // end takes a pin from its client, who hears why first. The settler's.
 func (s *Server) end(p *pin, why string) {
-	err := fmt.Errorf("%w: it was pinned at %s, %s ago, and may hold %d bytes (read_state_bytes) when it is older than %s (read_state_limit): %s", ErrEnded, p.state.LSN,
-		time.Since(p.state.Pinned).Round(time.Second), s.config.MaxBytes, s.config.Limit, why)
+	err := fmt.Errorf("%w: it was pinned at %s, %s ago, and read states older than %s (read_state_limit) may hold %d bytes of disk together (read_state_bytes): %s", ErrEnded, p.state.LSN,
+		time.Since(p.state.Pinned).Round(time.Second), s.config.Limit, s.config.MaxBytes, why)
 	s.log.Warn("a read state is ended", "lsn", p.state.LSN.String(), "err", err)
 	s.counters.ended.Add(1)
 	p.mu.Lock()

@@ -31,8 +31,8 @@ type State struct {
 	// Settle, if not nil, says that whoever holds the state has copies of its deletion vectors and memory rows now: LSN is not held any more,
 	// only the files that the state names are. It is called once at most, before Release.
 	Settle func()
-	// Kept, if not nil, is the size in bytes of those files of a settled state that nothing but such states needs.
-	Kept func() int64
+	// Kept, if not nil, has those files of a settled state that nothing but such states needs, each path with its size in bytes.
+	Kept func() map[string]int64
 
 	ended func() error // nil: it cannot end
 	lost  func() error // nil: it cannot be lost

@@ -108,7 +108,7 @@ var settingTable = []setting{
 		set: durationSetting(func(s *settings) *time.Duration { return &s.History }, 0, 30*24*time.Hour)},
 	{key: "read_state_limit", meta: "DURATION", def: "5m", usage: "age from which on a read state holds nothing but files",
 		set: durationSetting(func(s *settings) *time.Duration { return &s.ReadStateLimit }, time.Second, 30*24*time.Hour)},
-	{key: "read_state_bytes", meta: "SIZE", def: "16GiB", usage: "disk that one older read state may hold, before it ends with an error: bytes, KB to GB, KiB to GiB",
+	{key: "read_state_bytes", meta: "SIZE", def: "16GiB", usage: "disk that all older read states may hold before some end with an error: bytes, KB to GB, KiB to GiB",
 		set: func(s *settings, v string) (err error) { s.ReadStateBytes, err = parseLargeSize(v); return err }},
 	{key: "catalog_poll", meta: "DURATION", def: "2s", usage: "time between looks at the source's catalogue",
 		set: durationSetting(func(s *settings) *time.Duration { return &s.CatalogPoll }, 10*time.Millisecond, time.Hour)},
