@@ -151,12 +151,11 @@ func (m *Mirror) expireLoop(ctx context.Context) error {
 		if m.shared.opening() != "" {
 			continue
 		}
-		if err := m.lookForForeign(ctx); isDiskFull(err) {
-			continue
-		} else if err != nil {
-			return ignoreStop(ctx, err)
+		err := m.lookForForeign(ctx)
+		var x *iceberg.Expiry
+		if err == nil {
+			x, err = m.expire(ctx, false)
 		}
-		x, err := m.expire(ctx, false)
 		if isDiskFull(err) {
 			m.cfg.Log.Error("the disk takes no more: snapshots expire later", "err", err)
 			continue

@@ -119,7 +119,16 @@ func TestJoinSurvivesRestart(t *testing.T) {
 		t.Errorf("after the restart: %q", text)
 	}
 	w.transaction()
+	w.settle()
+	gap := w.m.marks.high()
+	hold, err := w.m.marks.register(gap)
+	w.check(err)
+	w.transaction()
 	w.joined()
+	if _, text := w.rowsAt("keyed", gap); !strings.Contains(text, "planted") || !strings.Contains(text, "on it can be read") {
+		t.Errorf("at an LSN at which it waited: %q", text)
+	}
+	w.m.marks.release(hold)
 	if got, text := w.rowsAt("keyed", 0); text != "" || !slices.Equal(got, w.table(1).shown(w.m.marks.high())) {
 		t.Errorf("the rows are %v: %s", got, text)
 	}

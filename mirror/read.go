@@ -150,13 +150,16 @@ func (m *Mirror) stateAt(at LSN, release func(), how reading) (*readstate.State,
 	h := &hold{m: m, state: st, unpin: release}
 	st.Release, st.Settle, st.Kept = h.release, h.settle, h.kept
 	refused := m.shared.get().state == "refused"
-	for _, v := range m.shared.views() {
-		v = v.at(at)
+	for _, now := range m.shared.views() {
+		v := now.at(at)
 		rt := &readstate.Table{Name: v.table.name, Schema: v.schema}
 		st.Tables = append(st.Tables, rt)
 		if rt.Err = v.unreadable(at, how); rt.Err != "" {
 			if refused && v.failure != nil {
 				rt.Err += "; but nothing is copied while the mirror is refused: pgmirror status says why"
+			}
+			if v != now && now.state != stateCopying {
+				rt.Err += fmt.Sprintf("; that is over, and from %s on it can be read", now.table.appears)
 			}
 			continue
 		}

@@ -82,8 +82,8 @@ func TestSettledStateHoldsItsFilesAlone(t *testing.T) {
 				}))
 				return n
 			}
-			if n := garbage(); n > 0 != (st.Kept() > 0) {
-				w.fatal("%d files are kept; the state says %d bytes", n, st.Kept())
+			if n := garbage(); n != len(st.Kept()) {
+				w.fatal("%d files are kept; the state says %v", n, st.Kept())
 			}
 			st.Release()
 			w.check(w.m.reap(ctx))
