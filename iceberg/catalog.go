@@ -11,7 +11,8 @@ import (
 	"slices"
 
 	icetable "github.com/apache/iceberg-go/table"
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	"modernc.org/sqlite" // and the driver "sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // CatalogName is the name under which PyIceberg's SqlCatalog and Iceberg Java's JdbcCatalog find our tables in catalog.db.
@@ -80,7 +81,7 @@ func openCatalog(ctx context.Context, path string) (*catalog, error) {
 		return nil, err
 	}
 	if _, err := db.ExecContext(ctx, catalogSchema); err != nil {
-		return nil, errors.Join(fmt.Errorf("prepare catalog %s: %w", path, err), db.Close())
+		return nil, errors.Join(fmt.Errorf("prepare catalog %s: %w", path, torn(err)), db.Close())
 	}
 	for _, c := range catalogColumns {
 		var there bool
@@ -140,9 +141,26 @@ func probeCatalog(ctx context.Context, path, option, value string) (*catalog, er
 	}
 	var tables int
 	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
-		return nil, errors.Join(fmt.Errorf("open catalog %s: %w", path, err), db.Close())
+		return nil, errors.Join(fmt.Errorf("open catalog %s: %w", path, torn(err)), db.Close())
+	}
+	if tables == 0 {
+		return nil, errors.Join(fmt.Errorf("open catalog %s: it is an empty database: %s", path, remedyTorn), db.Close())
 	}
 	return &catalog{db: db}, nil
+}
+
+const remedyTorn = "put the data directory back as it was, or drop the warehouse and copy anew (pgmirror drop --warehouse, pgmirror run)"
+
+// torn adds to an error of SQLite that comes of a damaged file what to do; any other it returns as it is.
+func torn(err error) error {
+	var fault *sqlite.Error
+	if errors.As(err, &fault) {
+		switch fault.Code() & 0xff { // without the extension
+		case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+			return fmt.Errorf("it is damaged (%w): %s", err, remedyTorn)
+		}
+	}
+	return err
 }
 
 func openSQLite(path string, options url.Values) (*sql.DB, error) {

@@ -46,7 +46,7 @@ func OpenReadOnly(ctx context.Context, config Config) (*Committed, error) {
 	}
 	c := &Committed{config: config, root: filepath.Join(config.Dir, "warehouse"), files: config.Files, catalog: cat}
 	if err := c.refresh(ctx); err != nil {
-		return nil, errors.Join(err, cat.close())
+		return nil, errors.Join(torn(err), cat.close())
 	}
 	return c, nil
 }

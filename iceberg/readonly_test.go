@@ -1,7 +1,10 @@
 package iceberg
 
 import (
+	"bytes"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -101,5 +104,42 @@ func TestCommitted(t *testing.T) {
 	defer closed.Close()
 	if s, err := closed.Pin(t.Context(), readstate.PinRequest{}); err != nil || s.LSN != 70 {
 		t.Errorf("after the writer closed: %+v, %v", s, err)
+	}
+}
+
+// A catalog that is not whole is named, with what to do, whoever opens it, and is left as it is.
+func TestTornCatalog(t *testing.T) {
+	for name, tear := range map[string]func(whole []byte) []byte{
+		"empty":          func([]byte) []byte { return nil },
+		"another file":   func([]byte) []byte { return bytes.Repeat([]byte("no database\n"), 1000) },
+		"half":           func(whole []byte) []byte { return whole[:len(whole)/2/4096*4096] },
+		"pages of zeros": func(whole []byte) []byte { clear(whole[4096:]); return whole },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			w, _ := openLoaded(t, Config{Dir: dir})
+			a := newLocation(t, "a")
+			commit(t, w, 50, TableCommit{Name: a.Name, UUID: a.UUID, Create: true, Schema: a.Schema})
+			w.Close()
+			path := filepath.Join(dir, "catalog.db")
+			whole, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			piece := tear(whole)
+			if err := os.WriteFile(path, piece, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c, err := OpenReadOnly(t.Context(), Config{Dir: dir})
+			if err == nil {
+				c.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), "put the data directory back") {
+				t.Errorf("for reading: %v", err)
+			}
+			if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, piece) {
+				t.Errorf("it has changed: %v", err)
+			}
+		})
 	}
 }
