@@ -18,24 +18,12 @@ import (
 // live measures a mirror of 10 million rows: the drain of a backlog, the steady rate, a restart, and
 // freshness under writes.
 func (b *bench) live(ctx context.Context) (err error) {
-	pg, err := b.startServer("bank")
+	pg, m, rows, err := b.mirrorHybench(ctx, "live")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopServer(pg)) }()
-	rows, err := hybench.publish(pg, b.scale)
-	if err != nil {
-		return err
-	}
-	b.say("loaded %d rows", rows)
-	m, err := b.startMirror(pg, "live")
-	if err != nil {
-		return err
-	}
-	if err := m.ready(ctx); err != nil {
-		return err
-	}
-	b.say("copied, %.1f s after the start", time.Since(m.began).Seconds())
+	b.say("copied %d rows, %.1f s after the start", rows, time.Since(m.began).Seconds())
 	if _, err := m.stop(); err != nil {
 		return err
 	}

@@ -32,22 +32,11 @@ func (b *bench) queries(ctx context.Context) (err error) {
 	defer func() {
 		err = errors.Join(err, runOn(context.WithoutCancel(ctx), fmt.Sprintf("0-%d", runtime.NumCPU()-1)))
 	}()
-	pg, err := b.startServer("queries")
+	pg, m, rows, err := b.mirrorHybench(ctx, "queries")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopServer(pg)) }()
-	rows, err := hybench.publish(pg, b.scale)
-	if err != nil {
-		return err
-	}
-	m, err := b.startMirror(pg, "queries")
-	if err != nil {
-		return err
-	}
-	if err := m.ready(ctx); err != nil {
-		return err
-	}
 	if err := runOn(ctx, queryProcessor); err != nil {
 		return err
 	}

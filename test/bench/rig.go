@@ -80,6 +80,27 @@ func (b *bench) startMirror(pg *harness.Postgres, name string, args ...string) (
 	return p, nil
 }
 
+// mirrorHybench starts a server with HyBench's tables and a mirror of them, copied. After an error neither is there; else the caller calls stopServer.
+func (b *bench) mirrorHybench(ctx context.Context, name string) (_ *harness.Postgres, _ *mirrorProcess, rows int, err error) {
+	pg, err := b.startServer(name)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, stopServer(pg))
+		}
+	}()
+	if rows, err = hybench.publish(pg, b.scale); err != nil {
+		return nil, nil, 0, err
+	}
+	m, err := b.startMirror(pg, name)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	return pg, m, rows, m.ready(ctx)
+}
+
 // killMirrors ends the processes that a section which failed has left.
 func (b *bench) killMirrors() {
 	for _, p := range b.mirrors {

@@ -17,22 +17,11 @@ const (
 
 // staleStorage measures what dead rows and vectors take in files under a steady load, compaction at its default.
 func (b *bench) staleStorage(ctx context.Context) (err error) {
-	pg, err := b.startServer("stale")
+	pg, m, rows, err := b.mirrorHybench(ctx, "stale")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopServer(pg)) }()
-	rows, err := hybench.publish(pg, b.scale)
-	if err != nil {
-		return err
-	}
-	m, err := b.startMirror(pg, "stale")
-	if err != nil {
-		return err
-	}
-	if err := m.ready(ctx); err != nil {
-		return err
-	}
 	client, err := m.dial(ctx)
 	if err != nil {
 		return err
