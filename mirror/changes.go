@@ -39,8 +39,10 @@ func (m *Mirror) pinChanges(ctx context.Context, wait, to LSN, want *readstate.C
 	m.readers.opened()
 	h := &hold{m: m, state: st, unpin: func() { m.marks.release(p) }}
 	list := &feedList{m: m}
-	release := sync.OnceFunc(func() { h.release(); list.drop() })
-	st.Release, st.Settle, st.Kept = release, h.settle, h.kept // it names no files: whoever settles it has read its rows
+	drop := sync.OnceFunc(list.drop)
+	st.Release = func() { h.release(); drop() }
+	st.Settle = func() { h.settle(); drop() } // whoever settles it has read its rows; it names no files
+	st.Kept = h.kept
 	t, err := m.changeTable(ctx, want.Table, p.LSN, to, list)
 	if err != nil {
 		st.Release()

@@ -145,7 +145,11 @@ func TestChangesAreBounded(t *testing.T) {
 	first.Release()
 	second, err := pin(t.Context())
 	w.check(err)
+	second.Settle()
+	third, err := pin(t.Context()) // the rows of the second are elsewhere
+	w.check(err)
 	second.Release()
+	third.Release()
 	if left := w.m.feeds.Load(); left != 0 {
 		t.Errorf("%d bytes are counted of no feed", left)
 	}

@@ -94,11 +94,14 @@ func (w *watermarks) publishCommit(to LSN, committed, now time.Time) {
 	}
 }
 
-// trailStep is the time between two marks: the kept window is at most this much longer than asked for.
-const trailStep = 100 * time.Millisecond
+// Between two marks lies about trailStep or a trailMost-th of the window, whichever is more. The window is at most so much longer than asked for.
+const (
+	trailStep = 100 * time.Millisecond
+	trailMost = 10_000
+)
 
 func (w *watermarks) extendTrailLocked(to LSN, now time.Time) {
-	if n := len(w.trail); n > 1 && now.Sub(w.trail[n-2].at) < trailStep {
+	if n := len(w.trail); n > 1 && now.Sub(w.trail[n-2].at) < max(trailStep, w.history/trailMost) {
 		w.trail[n-1] = mark{to, now}
 	} else {
 		w.trail = append(w.trail, mark{to, now})
@@ -108,9 +111,7 @@ func (w *watermarks) extendTrailLocked(to LSN, now time.Time) {
 	for drop+1 < len(w.trail) && now.Sub(w.trail[drop+1].at) >= w.history {
 		drop++
 	}
-	if drop > 0 {
-		w.trail = append(w.trail[:0], w.trail[drop:]...)
-	}
+	w.trail = w.trail[drop:] // append moves the rest when the array is full
 }
 
 // low is LWM now.

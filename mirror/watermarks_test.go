@@ -118,6 +118,26 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// TestLongHistory: a long window has no more marks than a short one, and is longer than asked for by a small part.
+func TestLongHistory(t *testing.T) {
+	const history, pause = 720 * time.Hour, 10 * time.Second
+	w := newWatermarks(history)
+	w.open(100, time.Time{}, someTime)
+	now, most := someTime, 0
+	for lsn := LSN(101); now.Before(someTime.Add(3 * history)); lsn++ {
+		now = now.Add(pause)
+		w.publish(lsn, now)
+		most = max(most, len(w.trail))
+		floor := someTime.Add(time.Duration(w.low()-100) * pause)
+		if age := now.Sub(floor); floor.After(someTime) && (age < history || age > history+history/trailMost*3) {
+			t.Fatalf("the window reaches back %s", age)
+		}
+	}
+	if most > 2*trailMost {
+		t.Errorf("%d marks were kept", most)
+	}
+}
+
 // TestWait: a wait ends when HWM reaches its LSN, and no earlier, or by its context with the cause and both LSNs.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
