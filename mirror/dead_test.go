@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"pgmirror/pgcdc"
+	"pgmirror/readstate"
 )
 
 // churn is a table of 16 keys of which every row takes another's place, or one that only grows, in batches of 1,024 rows: the shapes by which dead buffers
@@ -121,6 +122,43 @@ func TestDeadBatchesOfAFailedTable(t *testing.T) {
 	if n := len(c.t.sealed); n != 1 {
 		t.Errorf("%d batches are left", n)
 	}
+}
+
+// TestCommitsBuryDeadBatches: the applier lets a dead batch go with the commit that nobody reads below any more.
+func TestCommitsBuryDeadBatches(t *testing.T) {
+	w := newWorld(t, 3)
+	w.faults, w.pressure, w.history = 0, false, 0
+	w.start()
+	w.check(w.m.inTurn(t.Context(), func() error { w.m.cfg.BatchRows = 2; return nil }))
+	sealed := func() (n int) {
+		w.check(w.m.inTurn(t.Context(), func() error {
+			for _, tab := range w.m.byOID {
+				for _, s := range tab.sealed {
+					if n++; s.buriable(w.m.marks.low()) {
+						t.Errorf("a dead batch of %s is there after a commit", tab)
+					}
+				}
+			}
+			return nil
+		}))
+		return n
+	}
+	hold, err := w.m.Pin(t.Context(), readstate.PinRequest{})
+	w.check(err)
+	for range 100 {
+		w.transaction()
+	}
+	w.settle()
+	held := sealed()
+	hold.Release()
+	for range 10 {
+		w.transaction()
+	}
+	w.settle()
+	if left := sealed(); left >= held {
+		t.Errorf("%d batches were there under a reader, %d are without", held, left)
+	}
+	w.end()
 }
 
 // BenchmarkDeadBatches: what it costs to bury, and what it wins, in bytes that stay.
