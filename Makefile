@@ -2,7 +2,7 @@
 # make test    everything the tests need, and all of them
 # make test-versions   the end-to-end ones on PostgreSQL 14 to 18 (an hour or more); make test-versions VERSIONS="14 18" for some
 # make demo    a throw-away PostgreSQL, mirrored under writes and compared with DuckDB's answers
-# make soak    10,000 values of every type through copy, stream, checkpoint and restart, and a transaction of 10 million rows; make soak SEED=n VALUES=n ROWS=n for others;
+# make soak    make sim; 10,000 values of every type through copy, stream, checkpoint and restart, and a transaction of 10 million rows; make soak SEED=n VALUES=n ROWS=n for others;
 #              then two hours of steady writes and reads, watched for whatever grows, into docs/benchmarks.md; DURATION=10m RATE=n (row changes a second) OUT= (print it) for others
 # make sim     2,000 seeds of whole mirrors in virtual time, and each call to the outside failing in turn; make sim SEEDS=n for others
 # make crash   2,000 deaths of a mirror; make crash ROUNDS=n SEED=n for others
@@ -60,7 +60,7 @@ soak: ROWS ?= 10000000
 soak: DURATION ?= 2h
 soak: RATE ?= 1000
 soak: OUT ?= docs/benchmarks.md
-soak: build
+soak: build sim
 	@test/setup/packages.sh postgres
 	PGMIRROR_E2E_LARGE_ROWS=$(ROWS) go test -timeout 4h -run TestLargeTransaction -v ./test/e2e
 	go test -timeout 4h -run TestRoundTrip -v ./test/e2e -round.values=$(VALUES) -round.seed=$(SEED)

@@ -25,6 +25,7 @@ type ServerConfig struct {
 	// life left there is removed.
 	Dir      string
 	Limit    time.Duration // default 5 min
+	Paused   func() string // why nothing is to be written to the disk now; empty: it can be
 	MaxBytes int64         // that states older than Limit may hold on disk together, their files and files kept for them; default 16 GiB
 }
 
@@ -36,6 +37,9 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	setDefault(&c.HelloTimeout, 10*time.Second)
 	setDefault(&c.Limit, DefaultLimit)
 	setDefault(&c.MaxBytes, DefaultMaxBytes)
+	if c.Paused == nil {
+		c.Paused = func() string { return "" }
+	}
 	return c
 }
 

@@ -248,6 +248,36 @@ func TestStatesThatHoldTooMuchTogether(t *testing.T) {
 	}
 }
 
+// While the disk is short of space a state is not written to it, and goes on holding its LSN.
+func TestNothingSettlesWithoutRoom(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 7))
+	p := newFakeProvider(newFakeTable(rnd, "a", testTypes, 300))
+	var short atomic.Bool
+	asked := make(chan struct{}, 100)
+	paused := func() string {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		if short.Load() {
+			return "too little is free"
+		}
+		return ""
+	}
+	short.Store(true)
+	dir := filepath.Join(t.TempDir(), "reads")
+	server, socket := startServer(t, p, ServerConfig{Dir: dir, Limit: time.Nanosecond, Paused: paused})
+	state := mustPin(t, dial(t, socket), PinRequest{VectorsLater: true})
+	for range 3 {
+		receive(t, asked, "a look at the disk")
+	}
+	if names := filesIn(t, dir); len(names) != 0 || server.Stats().Settled != 0 || state.Ended() != nil {
+		t.Errorf("there are %v", names)
+	}
+	short.Store(false)
+	until(t, "the state to settle", func() bool { return server.Stats().Settled == 1 })
+}
+
 // A client that does not know of ended states loses its connection with one.
 func TestOlderClientOfAnEndedState(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 7))

@@ -75,7 +75,13 @@ func (s *Server) settle(p *pin) {
 	if p.ended != nil || p.settled != nil {
 		return
 	}
-	kept, err := settle(s.config.Dir, p.vectors, p.batches, s.config.MaxBytes)
+	var kept *settled
+	var err error
+	if why := s.config.Paused(); why != "" {
+		err = errors.New(why)
+	} else {
+		kept, err = settle(s.config.Dir, p.vectors, p.batches, s.config.MaxBytes)
+	}
 	switch {
 	case errors.Is(err, errTooLarge):
 		s.end(p, "its rows in memory and deletion vectors take more")
