@@ -15,9 +15,10 @@ type LSN = pglogrepl.LSN
 // in file order, as in https://iceberg.apache.org/puffin-spec (deletion-vector-v1). Every set position is below Rows.
 // One goroutine may change a Vector until Freeze; a frozen Vector is safe to share. A nil Vector has no position set.
 type Vector struct {
-	rows   uint32
-	id     uint64 // 0 until Freeze
-	bitmap *roaring.Bitmap
+	rows    uint32
+	id      uint64 // 0 until Freeze
+	bitmap  *roaring.Bitmap
+	holders atomic.Int64
 }
 
 // lastID is the newest id that Freeze gave. Ids are unique in the process, because a client caches vectors of all tables by them.
@@ -130,6 +131,23 @@ func (v *Vector) Equal(other *Vector) bool {
 	return v.bitmap.Equals(other.bitmap)
 }
 
+// Hold counts a holder of a frozen vector, and returns its Bytes when it is the only one, else 0: an account that adds this, and subtracts what LetGo
+// returns, has each vector once. A nil vector has no holders. Any goroutine.
+func (v *Vector) Hold() (bytes int64) {
+	if v == nil || v.holders.Add(1) > 1 {
+		return 0
+	}
+	return v.Bytes()
+}
+
+// LetGo takes a Hold back, and returns the vector's Bytes when it was the last, else 0.
+func (v *Vector) LetGo() (bytes int64) {
+	if v == nil || v.holders.Add(-1) > 0 {
+		return 0
+	}
+	return v.Bytes()
+}
+
 // Bytes is about how much memory the vector takes.
 func (v *Vector) Bytes() int64 {
 	if v == nil {
@@ -139,4 +157,4 @@ func (v *Vector) Bytes() int64 {
 }
 
 // vectorBytes is a Vector and its empty roaring.Bitmap, rounded up to Go's allocation sizes.
-const vectorBytes = 24 + 112
+const vectorBytes = 32 + 112

@@ -6,7 +6,8 @@ import "sync"
 //
 //	batches, their MemIndexes included ─▶ flushed, from half of their room on; at all of it the applier waits
 //	visibility                         ─▶ folded early when it grows
-//	pinned: flushed, but a read state sees them still ─▶ the state settles (read_state_limit)
+//	pinned: flushed, but a read state sees them still;
+//	the vectors that read states see                  ─▶ the state settles (read_state_limit, or at once when these take a quarter)
 //	rows that copies have read and not written        ─▶ written, each worker at a bound of its own
 //
 // The batches' room is what the others leave of the bound, and a quarter of it at least: what nobody can win back at once must not make every
@@ -21,6 +22,9 @@ func (m *Mirror) room() int64 {
 // short says that memory runs short, so that batches are to be flushed, and full, that changes must wait for that.
 func (m *Mirror) short() bool { return m.memory.Load() > m.room()/2 }
 func (m *Mirror) full() bool  { return m.memory.Load() >= m.room() }
+
+// ReadersWeigh says that what only read states keep in memory is a quarter of the bound or more, so that they are to settle whatever their age. Any goroutine.
+func (m *Mirror) ReadersWeigh() bool { return m.pinned.Load() >= m.cfg.Memory/4 }
 
 // weighVisibility brings the account up to date with what is known of deletions, and has them folded when that has grown. The applier's turn.
 func (m *Mirror) weighVisibility() {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"pgmirror/deletion"
+	"pgmirror/readstate"
 )
 
 // heap is what is reachable on Go's heap, in bytes.
@@ -188,5 +189,63 @@ func TestVisibilityAsksForFolding(t *testing.T) {
 	}
 	if m.folded = m.visible.Load(); asked() {
 		t.Error("what was folded is to be folded again")
+	}
+}
+
+// TestVectorsOfReadStatesCount: each vector that read states see counts once, from the first that sees it to the last, and when they weigh a quarter of the bound
+// it is said.
+func TestVectorsOfReadStatesCount(t *testing.T) {
+	const rows = 100_000
+	m, tbl, _ := benchTable(t, oidInt4)
+	m.cfg.Memory = 1 << 20
+	row := binaryRow([]uint32{oidInt4}, "")
+	for i := range rows {
+		binary.BigEndian.PutUint32(row[0].Data, uint32(i))
+		if err := tbl.add(m, row, nil, location{}, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tbl.open.batch.publish()
+	var states []*readstate.State
+	random := rand.New(rand.NewPCG(1, 2)).Perm(rows)
+	for lsn := LSN(2); lsn < 10; lsn++ {
+		for _, r := range random[:rows/20] {
+			if err := tbl.remove(location{tbl.open, uint32(r)}, lsn); err != nil {
+				t.Fatal(err)
+			}
+		}
+		random = random[rows/20:]
+		tbl.install()
+		m.updateShared()
+		var before int64
+		for again := range 2 {
+			st, err := m.stateAt(lsn, func() {}, newest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			states = append(states, st)
+			if now := m.pinned.Load(); (now > before) != (again == 0) {
+				t.Errorf("at %s, state %d: %d bytes after %d", lsn, again, now, before)
+			} else {
+				before = now
+			}
+		}
+	}
+	if n := m.pinned.Load(); n < 8*rows/8 || n > 20*rows/8 || m.ReadersWeigh() != (n >= 1<<18) {
+		t.Errorf("%d bytes, too much: %v", n, m.ReadersWeigh())
+	}
+	m.cfg.Memory = 4 * m.pinned.Load()
+	if !m.ReadersWeigh() {
+		t.Error("a quarter is not too much")
+	}
+	for i, st := range states {
+		if i%2 == 0 {
+			st.Settle()
+		}
+		st.Release()
+		st.Release()
+	}
+	if n := m.pinned.Load(); n != 0 || m.ReadersWeigh() {
+		t.Errorf("%d bytes are counted for no state", n)
 	}
 }

@@ -29,7 +29,7 @@ type Mirror struct {
 	feeds       atomic.Int64  // bytes of the lists of change feeds that are open
 	memory      atomic.Int64  // bytes in memory batches
 	visible     atomic.Int64  // bytes of visibility, as last weighed
-	pinned      atomic.Int64  // bytes of batches that only read states see
+	pinned      atomic.Int64  // bytes of batches that only read states see, and of the vectors of read states
 	copyRows    atomic.Int64  // bytes of rows that copies hold
 	copyBytes   int64         // that a worker of a copy may hold
 	storedBytes atomic.Int64  // of the document that the last commit stored

@@ -3,6 +3,7 @@ package mirror
 import (
 	"sync"
 
+	"pgmirror/deletion"
 	"pgmirror/readstate"
 )
 
@@ -74,9 +75,10 @@ type hold struct {
 	state *readstate.State
 
 	mu    sync.Mutex
-	unpin func()           // gives up the LSN; nil when that was done
-	files []readstate.File // of a settled state
-	seen  []*batch         // pinned, until then
+	unpin func()             // gives up the LSN; nil when that was done
+	files []readstate.File   // of a settled state
+	seen  []*batch           // pinned, until then
+	rows  []*deletion.Vector // of what it sees, held until then
 	ended bool
 }
 
@@ -96,12 +98,16 @@ func (h *hold) settle() {
 	h.m.settled.add(h.files)
 	h.unpin()
 	h.unpin = nil
-	h.unpinBatches()
+	h.unpinMemory()
 }
 
-// pin notes the memory batches of a table that the state sees. Before the state is anybody's.
+// pin notes the memory batches and the deletion vectors of a table that the state sees. Before the state is anybody's.
 func (h *hold) pin(t *readstate.Table) {
+	for _, f := range t.Files {
+		h.see(f.Deleted)
+	}
 	for _, b := range t.Batches {
+		h.see(b.Deleted)
 		var seen *batch
 		switch r := b.Columns.(type) {
 		case columnReader:
@@ -116,8 +122,19 @@ func (h *hold) pin(t *readstate.Table) {
 	}
 }
 
-// unpinBatches lets the memory batches go that the state sees.
-func (h *hold) unpinBatches() {
+func (h *hold) see(v *deletion.Vector) {
+	if v != nil {
+		h.m.pinned.Add(v.Hold())
+		h.rows = append(h.rows, v)
+	}
+}
+
+// unpinMemory lets the memory batches and the vectors go that the state sees.
+func (h *hold) unpinMemory() {
+	for _, v := range h.rows {
+		h.m.pinned.Add(-v.LetGo())
+	}
+	h.rows = nil
 	for _, b := range h.seen {
 		b.unpin(h.m)
 	}
@@ -136,7 +153,7 @@ func (h *hold) release() {
 		h.unpin()
 		h.unpin = nil
 	}
-	h.unpinBatches()
+	h.unpinMemory()
 	h.m.settled.drop(h.files)
 	h.m.readers.closed()
 }

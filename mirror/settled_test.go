@@ -85,6 +85,9 @@ func TestSettledStateHoldsItsFilesAlone(t *testing.T) {
 			if n := garbage(); n != len(st.Kept()) {
 				w.fatal("%d files are kept; the state says %v", n, st.Kept())
 			}
+			if n := w.m.pinned.Load(); n != 0 {
+				w.fatal("%d bytes are counted for a state that has settled", n)
+			}
 			st.Release()
 			w.check(w.m.reap(ctx))
 			if n := garbage(); n != 0 {

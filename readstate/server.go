@@ -25,6 +25,7 @@ type ServerConfig struct {
 	// life left there is removed.
 	Dir      string
 	Limit    time.Duration // default 5 min
+	Weigh    func() bool   // states take so much memory that they settle whatever their age
 	Paused   func() string // why nothing is to be written to the disk now; empty: it can be
 	MaxBytes int64         // that states older than Limit may hold on disk together, their files and files kept for them; default 16 GiB
 }
@@ -37,6 +38,9 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	setDefault(&c.HelloTimeout, 10*time.Second)
 	setDefault(&c.Limit, DefaultLimit)
 	setDefault(&c.MaxBytes, DefaultMaxBytes)
+	if c.Weigh == nil {
+		c.Weigh = func() bool { return false }
+	}
 	if c.Paused == nil {
 		c.Paused = func() string { return "" }
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -244,6 +245,43 @@ func TestStatesThatHoldTooMuchTogether(t *testing.T) {
 		}
 	}
 	if names := filesIn(t, dir); len(names) != 5 {
+		t.Errorf("left are %v", names)
+	}
+}
+
+// States that weigh too much settle before the limit, the oldest first, until they do not.
+func TestStatesThatWeighSettle(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 7))
+	p := newFakeProvider(newFakeTable(rnd, "a", testTypes, 300))
+	var settled atomic.Int64
+	p.settled = func() { settled.Add(1) }
+	dir := filepath.Join(t.TempDir(), "reads")
+	limit := 16 * time.Hour
+	server := NewServer(p, slog.New(slog.DiscardHandler), ServerConfig{Dir: dir, Limit: limit, Weigh: func() bool { return settled.Load() < 2 }})
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	session := newSession(server, nil)
+	now := time.Now()
+	for i, age := range []time.Duration{0, time.Minute, 2 * time.Minute} {
+		state, err := p.Pin(t.Context(), PinRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		state.Pinned = now.Add(-age)
+		held := newPin(state)
+		held.session, held.id = session, uint64(i)
+		session.pins[held.id] = held
+		server.watch(held)
+	}
+	server.settleOld(t.Context())
+	for id, held := range session.pins {
+		if got := held.settled != nil; got != (id > 0) {
+			t.Errorf("state %d has settled: %v", id, got)
+		}
+	}
+	session.releaseAll()
+	if names := filesIn(t, dir); len(names) != 0 || server.counters.settled.Load() != 0 {
 		t.Errorf("left are %v", names)
 	}
 }

@@ -27,20 +27,19 @@ func (s *Server) unwatch(p *pin) {
 	delete(s.watched, p)
 }
 
-// old returns the pins that are older than the limit, entered.
-func (s *Server) old(now time.Time) (list []*pin) {
+// entered returns the watched pins, entered, the oldest first.
+func (s *Server) entered() (list []*pin) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for p := range s.watched {
-		if now.Sub(p.state.Pinned) >= s.config.Limit {
-			p.enter()
-			list = append(list, p)
-		}
+		p.enter()
+		list = append(list, p)
 	}
+	s.mu.Unlock()
+	slices.SortFunc(list, func(a, b *pin) int { return a.state.Pinned.Compare(b.state.Pinned) })
 	return list
 }
 
-// settleLoop looks for pins past the limit until ctx ends. They are settled one after the other: it is one disk.
+// settleLoop looks for pins past the limit, or at any age while they weigh too much, until ctx ends. They are settled one after the other: it is one disk.
 func (s *Server) settleLoop(ctx context.Context) {
 	tick := time.NewTicker(min(max(s.config.Limit/settleLooks, settleLeast), settleMost))
 	defer tick.Stop()
@@ -50,17 +49,22 @@ func (s *Server) settleLoop(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for _, p := range s.old(time.Now()) {
-			if ctx.Err() == nil {
-				s.settle(p)
-			}
-			p.leave()
-			if s.counters.settledBytes.Load() > s.config.MaxBytes {
-				s.bound()
-			}
-		}
-		s.bound()
+		s.settleOld(ctx)
 	}
+}
+
+// settleOld settles what is to, the oldest first, and ends what is then too much.
+func (s *Server) settleOld(ctx context.Context) {
+	for _, p := range s.entered() {
+		if ctx.Err() == nil && (time.Since(p.state.Pinned) >= s.config.Limit || s.config.Weigh()) {
+			s.settle(p)
+		}
+		p.leave()
+		if s.counters.settledBytes.Load() > s.config.MaxBytes {
+			s.bound()
+		}
+	}
+	s.bound()
 }
 
 // A pin is looked at settleLooks times before it reaches the limit, but no more often than each settleLeast and no less than each settleMost.
@@ -117,9 +121,9 @@ type holding struct {
 // bound ends settled pins until what all of them hold is no more than it may be: of the client that holds the most the pin that holds the most, so that
 // many states of one do not end the only one of another. The settler's.
 func (s *Server) bound() {
-	old := s.old(time.Now())
+	pins := s.entered()
 	defer func() {
-		for _, p := range old {
+		for _, p := range pins {
 			p.leave()
 		}
 	}()
@@ -129,7 +133,7 @@ func (s *Server) bound() {
 		users   = map[string]int{} // pins that hold a data file
 		clients = map[*session]int64{}
 	)
-	for _, p := range old {
+	for _, p := range pins {
 		if p.settled == nil {
 			continue
 		}
@@ -170,7 +174,7 @@ func (s *Server) bound() {
 
 // end takes a pin from its client, who hears why first. The settler's.
 func (s *Server) end(p *pin, why string) {
-	err := fmt.Errorf("%w: it was pinned at %s, %s ago, and read states older than %s (read_state_limit) may hold %d bytes of disk together (read_state_bytes): %s", ErrEnded, p.state.LSN,
+	err := fmt.Errorf("%w: it was pinned at %s, %s ago, and read states that have settled, at the age of %s (read_state_limit) or when memory is short, may hold %d bytes of disk together (read_state_bytes): %s", ErrEnded, p.state.LSN,
 		time.Since(p.state.Pinned).Round(time.Second), s.config.Limit, s.config.MaxBytes, why)
 	s.log.Warn("a read state is ended", "lsn", p.state.LSN.String(), "err", err)
 	s.counters.ended.Add(1)

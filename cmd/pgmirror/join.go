@@ -51,7 +51,7 @@ func serve(ctx context.Context, s *settings, t target, dir *dataDir, listener ne
 	mirroring, stopMirroring := context.WithCancel(ctx)
 	defer stopMirroring()
 	context.AfterFunc(answering, stopMirroring)
-	server := readstate.NewServer(m, log, readstate.ServerConfig{Dir: dir.join(readsDir), Limit: s.ReadStateLimit, MaxBytes: s.ReadStateBytes, Paused: disk.Paused})
+	server := readstate.NewServer(m, log, readstate.ServerConfig{Dir: dir.join(readsDir), Limit: s.ReadStateLimit, MaxBytes: s.ReadStateBytes, Weigh: m.ReadersWeigh, Paused: disk.Paused})
 	m.ServedBy(server.Stats)
 	group.Go(func() error { return server.Serve(answering, socket) })
 	if listener != nil {
