@@ -118,6 +118,21 @@ func (v *Vector) Positions() iter.Seq[uint32] {
 	}
 }
 
+// Without returns the positions that are marked in v and not in other, to be changed; nil when there are none. Either may be nil.
+func (v *Vector) Without(other *Vector) *Vector {
+	if v == nil {
+		return nil
+	}
+	left := v.bitmap.Clone()
+	if other != nil {
+		left.AndNot(other.bitmap)
+	}
+	if left.IsEmpty() {
+		return nil
+	}
+	return &Vector{rows: v.rows, bitmap: left}
+}
+
 // Clone returns a copy that may be changed. v must not be nil.
 func (v *Vector) Clone() *Vector {
 	return &Vector{rows: v.rows, bitmap: v.bitmap.Clone()}

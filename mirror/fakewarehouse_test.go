@@ -45,6 +45,9 @@ type fakeWarehouse struct {
 	mixed      bool // another writer has made files that are not in create order
 	faulty     map[string]error
 	unreadable func(path string) error
+	// opening, if set, runs before a data file is opened for reading, and reads, if not nil, counts the rows read of each file's columns, by field id.
+	opening func(path string)
+	reads   map[string]map[int32]int64
 	// expiring, if set, runs before snapshots expire; its error fails that.
 	expiring func() error
 	// deleting, if set, runs before files are deleted as unreachable; its error fails that.
@@ -185,6 +188,9 @@ func (x *fakeWriter) Abort() error {
 }
 
 func (w *fakeWarehouse) OpenData(path string) (DataReader, error) {
+	if w.opening != nil {
+		w.opening(path)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.unreadable != nil {
@@ -196,7 +202,29 @@ func (w *fakeWarehouse) OpenData(path string) (DataReader, error) {
 	if !ok {
 		return nil, fmt.Errorf("no file %s", path)
 	}
+	if w.reads != nil {
+		return countedReader{fakeReader(recs), path, w.reads}, nil
+	}
 	return fakeReader(recs), nil
+}
+
+// countedReader counts the rows that are read of each column of each data file.
+type countedReader struct {
+	fakeReader
+	path  string
+	reads map[string]map[int32]int64
+}
+
+func (r countedReader) Columns(ctx context.Context, ids []int32, each func(arrow.RecordBatch, int64) error) error {
+	return r.fakeReader.Columns(ctx, ids, func(rec arrow.RecordBatch, first int64) error {
+		if r.reads[r.path] == nil {
+			r.reads[r.path] = map[int32]int64{}
+		}
+		for _, id := range ids {
+			r.reads[r.path][id] += rec.NumRows()
+		}
+		return each(rec, first)
+	})
 }
 
 type fakeReader []arrow.RecordBatch
@@ -538,7 +566,7 @@ type fakeFiles struct {
 
 	// writing, if set, runs before a file is written; its error fails it.
 	writing func() error
-	// merging, if set, runs while a merged index is being written.
+	// merging, if set, runs while a merged index, or a run of a rowSorter, is being written.
 	merging func()
 }
 
@@ -548,7 +576,7 @@ func (f *fakeFiles) WriteFile(path string, data []byte) error {
 			return err
 		}
 	}
-	if during := f.merging; during != nil && strings.Contains(path, mergedPrefix) {
+	if during := f.merging; during != nil && (strings.Contains(path, mergedPrefix) || strings.Contains(path, runPrefix)) {
 		during()
 	}
 	f.mu.Lock()

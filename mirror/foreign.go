@@ -34,16 +34,40 @@ const (
 // foreignAgain is how often one checkpoint meets other writers before the tables that they keep changing fail.
 const foreignAgain = 5
 
-// lookForForeign looks for tables that another writer has changed and settles them.
+// A rewrite may have moved very many rows. Both sides are read once, in memory that has a bound (rowsorter.go), and commits wait for that only when
+// they meet the rewrite themselves. No flush of the table waits, so that memory can be won back, and the applier only for the last deletions.
+
+// lookForForeign looks for tables that another writer has changed and settles them. What is to be read of them is read before, while commits go on.
 func (m *Mirror) lookForForeign(ctx context.Context) error {
-	m.checkpointing.Lock()
-	defer m.checkpointing.Unlock()
 	ctx = context.WithoutCancel(ctx)
 	moved, err := m.warehouse.Moved(ctx)
 	if err != nil {
 		return err
 	}
-	return m.settleForeign(ctx, moved, "")
+	for _, mt := range moved {
+		if err := m.matchAhead(ctx, mt); err != nil {
+			return fmt.Errorf("what another writer made of %s: %w", mt.Name, err)
+		}
+		if m.stopping() {
+			return nil // what the last checkpoint does not meet the next start does
+		}
+		err := m.settleIfMoved(ctx, mt)
+		if err = errors.Join(err, m.dropMatching(ctx)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settleIfMoved settles a table that another writer has changed, unless a checkpoint has done so meanwhile.
+func (m *Mirror) settleIfMoved(ctx context.Context, mt iceberg.MovedTable) error {
+	m.checkpointing.Lock()
+	defer m.checkpointing.Unlock()
+	moved, err := m.warehouse.Moved(ctx)
+	if err != nil {
+		return err
+	}
+	return m.settleForeign(ctx, slices.DeleteFunc(moved, func(now iceberg.MovedTable) bool { return now.UUID != mt.UUID }), "")
 }
 
 // settleForeign takes over what another writer made of some tables, or fails them: with refuse, that is why, whatever was made of them. The caller
@@ -58,26 +82,16 @@ func (m *Mirror) settleForeign(ctx context.Context, moved []iceberg.MovedTable, 
 }
 
 func (m *Mirror) settleMoved(ctx context.Context, mt iceberg.MovedTable, refuse string) error {
-	var t *table // nil when another takes its place, and the commit that creates that drops it, and when it has failed for this in an earlier life
-	find := func() error {
-		if i := slices.IndexFunc(m.tables, func(t *table) bool { return t.uuid == mt.UUID }); i >= 0 {
-			if t = m.tables[i]; t.closed() {
-				t = nil
-			}
-		}
-		return nil
-	}
-	if err := m.inAnyTurn(ctx, find); err != nil {
+	t, err := m.movedTable(ctx, mt)
+	if err != nil {
 		return err
 	}
 	if t == nil {
 		m.warehouse.Refuse(mt.UUID)
 		return nil
 	}
-	for _, job := range []*sync.Mutex{&t.jobs, &t.tidying} { // no flush, compaction or merge is under way
-		job.Lock()
-		defer job.Unlock()
-	}
+	t.tidying.Lock() // no compaction or merge is under way
+	defer t.tidying.Unlock()
 	f, err := m.warehouse.Examine(ctx, mt)
 	if err != nil {
 		return err
@@ -94,7 +108,21 @@ func (m *Mirror) settleMoved(ctx context.Context, mt iceberg.MovedTable, refuse 
 		return nil
 	}
 	m.warehouse.Refuse(mt.UUID)
+	t.jobs.Lock() // nor a flush
+	defer t.jobs.Unlock()
 	return m.inAnyTurn(ctx, func() error { m.stopForeign(t, f, reason); return nil })
+}
+
+// movedTable is the mirror's table of what another writer has changed; nil when another takes its place, and the commit that creates that drops it,
+// and when it has failed for this in an earlier life.
+func (m *Mirror) movedTable(ctx context.Context, mt iceberg.MovedTable) (t *table, err error) {
+	err = m.inAnyTurn(ctx, func() error {
+		if i := slices.IndexFunc(m.tables, func(t *table) bool { return t.uuid == mt.UUID }); i >= 0 && !m.tables[i].closed() {
+			t = m.tables[i]
+		}
+		return nil
+	})
+	return t, err
 }
 
 // stopForeign fails a table that another writer has changed. In its place comes one that holds what the last commit made of it; readers of before
@@ -117,62 +145,178 @@ func (m *Mirror) stopForeign(t *table, f *iceberg.Foreign, reason string) {
 	m.leave(t, &why, f.Held.Files)
 }
 
+// matching is a rewrite that was read ahead of its being taken over.
+type matching struct {
+	mu   sync.Mutex // held while one is read, so that a checkpoint that meets the same one does not read it a second time
+	done *foreignRewrite
+}
+
+// matchAhead reads what another writer made of a table, if it is a rewrite, while commits go on, and leaves it for takeOverRewrite. Whether anything has
+// changed meanwhile that counts is found there; so what cannot be read now is no error.
+func (m *Mirror) matchAhead(ctx context.Context, mt iceberg.MovedTable) error {
+	m.matching.mu.Lock()
+	defer m.matching.mu.Unlock()
+	t, err := m.movedTable(ctx, mt)
+	if err != nil || t == nil {
+		return err
+	}
+	f, err := m.warehouse.Examine(ctx, mt)
+	if err != nil || f.Reason != "" || len(f.Removed)+len(f.Added) == 0 {
+		return err
+	}
+	rw := &foreignRewrite{table: t, foreign: f, ahead: true}
+	reason, err := rw.begin(ctx, m)
+	if err == nil && reason == "" {
+		reason, err = rw.read(ctx, m)
+	}
+	if errors.Is(err, ErrStopped) && m.stopping() {
+		err, reason = nil, "it was given up"
+	}
+	if err != nil || reason != "" {
+		return errors.Join(err, rw.close(ctx, m))
+	}
+	before := m.matching.done // of another table, that another goroutine looks at
+	m.matching.done = rw
+	return before.close(ctx, m)
+}
+
+// dropMatching gives up what was read ahead and not taken over.
+func (m *Mirror) dropMatching(ctx context.Context) error {
+	m.matching.mu.Lock()
+	defer m.matching.mu.Unlock()
+	rw := m.matching.done
+	m.matching.done = nil
+	return rw.close(ctx, m)
+}
+
+// matchedAhead is the rewrite as it was read ahead; nil when none was, or another one. Its files and their rows are what they were then: neither we nor another
+// engine writes into a data file. The caller holds m.matching.mu.
+func (m *Mirror) matchedAhead(ctx context.Context, t *table, f *iceberg.Foreign) (*foreignRewrite, error) {
+	rw := m.matching.done
+	m.matching.done = nil
+	if rw == nil || rw.table == t && sameFiles(rw.foreign.Removed, f.Removed) && sameFiles(rw.foreign.Added, f.Added) {
+		return rw, nil
+	}
+	return nil, rw.close(ctx, m)
+}
+
+// sameFiles says whether two lists name the same files with the same deletions.
+func sameFiles(a, b []iceberg.DataFile) bool {
+	return slices.EqualFunc(a, b, func(a, b iceberg.DataFile) bool {
+		return a.Path == b.Path && a.Rows == b.Rows && a.Bytes == b.Bytes && a.Deleted.Equal(b.Deleted)
+	})
+}
+
+// foreignRounds is how often deletions are moved to the new files while the applier goes on, before it waits for that. Each time there are fewer: those made
+// while the ones before were moved.
+const foreignRounds = 8
+
 // takeOverRewrite puts the files that another writer has made in the place of ours, or says why it cannot. Rows that were deleted since the last
-// commit are so in the new files too. Readers below the present LSN keep the old files. The caller holds t.jobs and t.tidying.
+// commit are so in the new files too. Readers below the present LSN keep the old files. The caller holds m.checkpointing and t.tidying.
 func (m *Mirror) takeOverRewrite(ctx context.Context, t *table, f *iceberg.Foreign) (reason string, err error) {
-	for {
-		rw := &foreignRewrite{table: t, foreign: f}
-		err := m.inAnyTurn(ctx, func() error { reason = rw.begin(); return nil })
-		if err != nil || reason != "" {
+	m.matching.mu.Lock()
+	defer m.matching.mu.Unlock()
+	rw, err := m.matchedAhead(ctx, t, f)
+	if err != nil {
+		return "", err
+	}
+	if rw == nil {
+		rw = &foreignRewrite{table: t}
+	}
+	rw.foreign, rw.ahead = f, false
+	defer func() { err = errors.Join(err, rw.close(ctx, m)) }()
+	for round := 0; ; round++ {
+		if reason, err := rw.begin(ctx, m); err != nil || reason != "" {
 			return reason, err
 		}
-		err = rw.match(ctx, m)
-		if err == nil {
-			err = rw.index(ctx, m)
+		if reason, err := rw.read(ctx, m); err != nil || reason != "" {
+			return reason, err
 		}
-		if err != nil {
-			if fault := context.Cause(ctx); fault != nil || isDiskFull(err) {
-				return "", err
+		var fresh []*deletion.Vector
+		done, flushing := false, false
+		err := m.inTurn(ctx, func() (err error) { // between two transactions: what the one that is being applied has deleted is above m.applied
+			if flushing = !t.jobs.TryLock(); flushing {
+				return nil
 			}
-			return err.Error(), nil // a file that we cannot read
-		}
-		done := false
-		err = m.inAnyTurn(ctx, func() (err error) { done, err = rw.install(m); return err })
+			defer t.jobs.Unlock()
+			var rows uint64
+			if fresh, rows, err = rw.fresh(m.applied); err == nil && (rows <= uint64(m.carrySlice) || round >= foreignRounds) {
+				done, err = rw.install(m, fresh)
+			}
+			return err
+		})
 		if err != nil || done {
+			return "", err
+		}
+		if flushing { // a flush that waits for memory lets the applier go on: so nothing waits for a turn with t.jobs
+			t.jobs.Lock()
+			t.jobs.Unlock() //nolint:staticcheck // it was waited for
+			continue
+		}
+		if err := rw.moveDeletions(fresh); err != nil {
 			return "", err
 		}
 	}
 }
 
 // foreignRewrite is a rewrite by another writer that is taken over.
+//
+//	begin ─▶ read: pair the rows of both sides, index the new files ─▶ move what was deleted since the last commit ─▶ install
 type foreignRewrite struct {
 	table   *table
 	foreign *iceberg.Foreign
-	shape   *shape // the table's when it began
-	rows    *shape // that of the last commit, which both sides' files are read in
+	ahead   bool       // it is read while commits go on, and given up when the mirror stops
+	shape   *shape     // the table's when it began
+	rows    *shape     // that of the last commit, which both sides' files are read in
+	old     []*segment // the removed files' segments
 
-	old    []*segment // the removed files' segments
-	places [][]place  // of each removed file's rows: where they are now
-	added  []*segment
-	opened []*fileIndex // of added; none for a table whose rows are never looked for
+	places  *rowSorter // where each row of the removed files is now; nil before
+	indexed *shape     // what added and opened are made for; nil before
+	added   []*segment
+	opened  []*fileIndex       // of added; none for a table whose rows are never looked for
+	dead    []*deletion.Vector // of each removed file: rows that moved has as deleted, or the last commit
+	moved   []*deletion.Vector // of each added file: its deleted rows
 }
 
-// place is where a row of a removed file is now.
+// place is where a row is: the place of its file in a list, and its number there.
 type place struct{ file, row uint32 }
 
-// begin finds the segments of the files that were removed. The applier's turn.
-func (rw *foreignRewrite) begin() (reason string) {
+// begin finds the segments of the files that were removed.
+func (rw *foreignRewrite) begin(ctx context.Context, m *Mirror) (reason string, err error) {
+	var stale []*fileIndex
+	var unsorted *rowSorter
+	err = m.inAnyTurn(ctx, func() error {
+		t := rw.table
+		if t.state != stateStreaming || t.committed == nil {
+			reason = "its files were rewritten while the table was " + string(t.state)
+			return nil
+		}
+		if rw.rows != t.committed {
+			unsorted, rw.places = rw.places, nil
+		}
+		rw.shape, rw.rows = t.shape, t.committed
+		if rw.indexed != rw.shape {
+			stale, rw.opened, rw.added, rw.indexed = rw.opened, nil, nil, nil
+			for _, x := range stale {
+				m.closeIndex(x) // to be built again
+			}
+		}
+		reason = rw.find()
+		return nil
+	})
+	return reason, errors.Join(err, unsorted.close())
+}
+
+// find looks the segments up. The applier's turn.
+func (rw *foreignRewrite) find() (reason string) {
 	t := rw.table
-	if t.state != stateStreaming || t.committed == nil {
-		return "its files were rewritten while the table was " + string(t.state)
-	}
-	rw.shape, rw.rows = t.shape, t.committed
 	named := map[string]*segment{}
 	for _, s := range slices.Concat(t.files, t.compacted) {
 		if s.file.published {
 			named[s.file.data.Path] = s
 		}
 	}
+	rw.old = rw.old[:0]
 	for _, data := range rw.foreign.Removed {
 		s := named[data.Path]
 		if s == nil {
@@ -183,38 +327,67 @@ func (rw *foreignRewrite) begin() (reason string) {
 	return ""
 }
 
-// matchedRows is about how many rows of either side are compared at a time: each takes 24 bytes, and a file is read once for each such part.
-const matchedRows = 1 << 20
+// read reads what was not read yet: the rows of both sides, and the new files' keys. The error is our disk's, or that of a stop; what is wrong with the files
+// is the reason.
+func (rw *foreignRewrite) read(ctx context.Context, m *Mirror) (reason string, err error) {
+	if rw.places == nil {
+		if reason, err = rw.match(ctx, m); err != nil || reason != "" {
+			return reason, err
+		}
+	}
+	if rw.indexed == nil {
+		if err := rw.index(ctx, m); err != nil {
+			if fault := context.Cause(ctx); fault != nil || isDiskFull(err) {
+				return "", err
+			}
+			return err.Error(), nil // a file that we cannot read
+		}
+	}
+	return "", nil
+}
 
 // match pairs the live rows of the removed files with those of the added ones: the same values in all columns and the same create LSN. Rows that are
-// alike in all that cannot be told apart, so any of them will do. The error says that the two sides are not the same rows.
-func (rw *foreignRewrite) match(ctx context.Context, m *Mirror) error {
-	before, after := liveRows(rw.foreign.Removed), liveRows(rw.foreign.Added)
-	if before != after {
-		return fmt.Errorf("the files that it removed had %d rows, those that it added have %d", before, after)
+// alike in all that cannot be told apart, so any of them will do. The reason says that the two sides are not the same rows.
+func (rw *foreignRewrite) match(ctx context.Context, m *Mirror) (reason string, err error) {
+	total, after := liveRows(rw.foreign.Removed), liveRows(rw.foreign.Added)
+	if total != after {
+		return fmt.Sprintf("the files that it removed had %d rows, those that it added have %d", total, after), nil
 	}
-	rw.places = make([][]place, len(rw.foreign.Removed))
+	was, is, pairs := m.newRowSorter(total), m.newRowSorter(total), m.newRowSorter(total)
+	defer func() {
+		err = errors.Join(err, was.close(), is.close())
+		if rw.places == nil {
+			err = errors.Join(err, pairs.close())
+		}
+	}()
+	if reason, err = rw.hash(ctx, m, rw.foreign.Removed, was); err != nil || reason != "" {
+		return reason, err
+	}
+	if reason, err = rw.hash(ctx, m, rw.foreign.Added, is); err != nil || reason != "" {
+		return reason, err
+	}
+	before, now := was.merge(), is.merge()
+	for range total {
+		a, b := before.next(), now.next()
+		if a.key != b.key {
+			return "the rows in the files that it added are not those of the files that it removed", nil
+		}
+		if err := pairs.add(sortedRow{a.at.key(), b.at}); err != nil {
+			return "", err
+		}
+	}
+	pairs.end()
+	rw.places = pairs
+	rw.dead = make([]*deletion.Vector, len(rw.foreign.Removed))
 	for i, data := range rw.foreign.Removed {
-		rw.places[i] = make([]place, data.Rows)
+		rw.dead[i] = data.Deleted
 	}
-	parts := uint64(before/matchedRows) + 1
-	for part := range parts {
-		was, err := rw.hashed(ctx, m, rw.foreign.Removed, part, parts)
-		if err != nil {
-			return err
-		}
-		is, err := rw.hashed(ctx, m, rw.foreign.Added, part, parts)
-		if err != nil {
-			return err
-		}
-		if !slices.EqualFunc(was, is, func(a, b hashedRow) bool { return a.hash == b.hash }) {
-			return errors.New("the rows in the files that it added are not those of the files that it removed")
-		}
-		for i, r := range was {
-			rw.places[r.at.file][r.at.row] = is[i].at
-		}
+	rw.moved = make([]*deletion.Vector, len(rw.foreign.Added))
+	for i, data := range rw.foreign.Added {
+		rw.moved[i] = deletion.NewVector(uint32(data.Rows))
+		rw.moved[i].Or(data.Deleted)
 	}
-	return nil
+	return "", nil
 }
 
 func liveRows(files []iceberg.DataFile) (rows int64) {
@@ -224,32 +397,34 @@ func liveRows(files []iceberg.DataFile) (rows int64) {
 	return rows
 }
 
-// hashedRow is a row by the hash of its values and create LSN.
-type hashedRow struct {
-	hash xxh3.Uint128
-	at   place
-}
-
-// hashed reads the live rows of some files whose hashes fall into one of some parts, ordered by hash.
-func (rw *foreignRewrite) hashed(ctx context.Context, m *Mirror, files []iceberg.DataFile, part, parts uint64) (list []hashedRow, err error) {
+// hash reads the live rows of some files and sorts them by the hash of their values and create LSN.
+func (rw *foreignRewrite) hash(ctx context.Context, m *Mirror, files []iceberg.DataFile, into *rowSorter) (reason string, err error) {
 	for i, data := range files {
-		err := rw.eachRow(ctx, m, data, func(row uint32, encoded []byte) {
-			if h := xxh3.Hash128(encoded); h.Hi%parts == part {
-				list = append(list, hashedRow{h, place{uint32(i), row}})
+		live := data.Rows - int64(data.Deleted.Cardinality())
+		err := rw.eachRow(ctx, m, data, func(row uint32, encoded []byte) error {
+			if live--; live < 0 || int64(row) >= data.Rows {
+				return fmt.Errorf("it has more than the %d rows that it is said to have", data.Rows)
 			}
+			return into.add(sortedRow{xxh3.Hash128(encoded), place{uint32(i), row}})
 		})
+		switch {
+		case into.err != nil:
+			return "", into.err
+		case context.Cause(ctx) != nil || errors.Is(err, ErrStopped):
+			return "", err
+		case err == nil && live > 0:
+			err = fmt.Errorf("it has fewer than the %d rows that it is said to have", data.Rows)
+		}
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", data.Path, err)
+			return fmt.Sprintf("read %s: %v", data.Path, err), nil
 		}
 	}
-	slices.SortFunc(list, func(a, b hashedRow) int {
-		return cmp.Or(cmp.Compare(a.hash.Hi, b.hash.Hi), cmp.Compare(a.hash.Lo, b.hash.Lo))
-	})
-	return list, nil
+	into.end()
+	return "", nil
 }
 
-// eachRow hands out the canonical encoding of each live row of a file, its create LSN first; it is lent until each returns.
-func (rw *foreignRewrite) eachRow(ctx context.Context, m *Mirror, data iceberg.DataFile, each func(row uint32, encoded []byte)) error {
+// eachRow hands out the canonical encoding of each live row of a file, its create LSN first; it is lent until each returns. An error of each ends it.
+func (rw *foreignRewrite) eachRow(ctx context.Context, m *Mirror, data iceberg.DataFile, each func(row uint32, encoded []byte) error) error {
 	r, err := m.warehouse.OpenData(data.Path)
 	if err != nil {
 		return err
@@ -262,6 +437,9 @@ func (rw *foreignRewrite) eachRow(ctx context.Context, m *Mirror, data iceberg.D
 	}
 	var encoded []byte
 	return r.Columns(ctx, y.ids, func(rec arrow.RecordBatch, first int64) error {
+		if rw.ahead && m.stopping() {
+			return ErrStopped // the last checkpoint is not to wait for this
+		}
 		columns, err := y.columns(rec)
 		if err != nil {
 			return err
@@ -284,7 +462,9 @@ func (rw *foreignRewrite) eachRow(ctx context.Context, m *Mirror, data iceberg.D
 			for _, value := range values {
 				encoded = value(encoded, row)
 			}
-			each(at, encoded)
+			if err := each(at, encoded); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
@@ -305,26 +485,63 @@ func (rw *foreignRewrite) index(ctx context.Context, m *Mirror) error {
 		s.file.index = x.path
 		rw.opened = append(rw.opened, x)
 	}
+	rw.indexed = rw.shape
+	return nil
+}
+
+// fresh are the rows of each removed file that were deleted up to an LSN and are not in rw.dead, and their number; readers below it keep the old files, so nobody
+// needs to know since when. The applier's turn.
+func (rw *foreignRewrite) fresh(now LSN) (list []*deletion.Vector, rows uint64, err error) {
+	list = make([]*deletion.Vector, len(rw.old))
+	for i, s := range rw.old {
+		size := uint32(s.file.data.Rows)
+		dead, err := s.vis.At(now, size)
+		if err != nil {
+			return nil, 0, fmt.Errorf("deletions of %s: %w", s.file.data.Path, err)
+		}
+		if s.droppedAt.Load() != 0 || slices.Contains(rw.table.compacted, s) { // the rows of a compacted file are in a file of ours that the next commit brings
+			dead = deletion.NewVector(size)
+			dead.SetRange(0, size)
+		}
+		list[i] = dead.Without(rw.dead[i])
+		rows += list[i].Cardinality()
+	}
+	return list, rows, nil
+}
+
+// moveDeletions marks rows of removed files as deleted in the added ones.
+func (rw *foreignRewrite) moveDeletions(fresh []*deletion.Vector) error {
+	find := rw.places.finder()
+	for i, v := range fresh {
+		for row := range v.Positions() {
+			at, ok := find.next(place{uint32(i), row}.key())
+			if !ok {
+				return fmt.Errorf("row %d of %s is in no file that was added", row, rw.foreign.Removed[i].Path)
+			}
+			rw.moved[at.file].Set(at.row)
+		}
+		if v != nil {
+			v.Or(rw.dead[i])
+			rw.dead[i] = v
+		}
+	}
 	return nil
 }
 
 // install puts the added files in the removed ones' place, as of what is applied: readers below it keep the version before. It says no when the
-// table has other columns meanwhile. The applier's turn.
-func (rw *foreignRewrite) install(m *Mirror) (done bool, err error) {
+// table has other columns meanwhile. The caller holds t.jobs and t.tidying. The applier's turn, between two transactions.
+func (rw *foreignRewrite) install(m *Mirror, fresh []*deletion.Vector) (done bool, err error) {
 	t := rw.table
 	if t.shape != rw.shape || t.state != stateStreaming {
-		for _, x := range rw.opened {
-			m.closeIndex(x) // to be built again
-		}
 		return false, nil
 	}
-	deleted, err := rw.deleted(m.applied)
-	if err != nil {
+	if err := rw.moveDeletions(fresh); err != nil {
 		return false, err
 	}
 	for i, s := range rw.added {
 		m.lastSegment++
-		s.id, s.vis = m.lastSegment, deletion.FromVector(deleted[i], m.applied)
+		s.id, s.vis = m.lastSegment, deletion.FromVector(rw.moved[i].Freeze(), m.applied)
+		s.file.data = rw.foreign.Added[i]
 	}
 	t.earlier, t.since, t.moved = t.version.Load(), m.applied, m.applied
 	removed := func(s *segment) bool { return slices.Contains(rw.old, s) }
@@ -335,38 +552,28 @@ func (rw *foreignRewrite) install(m *Mirror) (done bool, err error) {
 	}
 	m.uncover(t, rw.old)
 	t.indexes = append(t.indexes, rw.opened...)
+	rw.opened = nil
 	t.epoch++
 	t.dirty, t.restate = true, true
 	t.install()
 	return true, m.cfg.Effect("version installed")
 }
 
-// deleted are the rows of each added file that are deleted as of an LSN; readers below it keep the old files, so nobody needs to know since when.
-func (rw *foreignRewrite) deleted(now LSN) ([]*deletion.Vector, error) {
-	list := make([]*deletion.Vector, len(rw.added))
-	for i, data := range rw.foreign.Added {
-		list[i] = deletion.NewVector(uint32(data.Rows))
-		list[i].Or(data.Deleted)
+// close gives up what was not installed. It may be called of nil.
+func (rw *foreignRewrite) close(ctx context.Context, m *Mirror) error {
+	if rw == nil {
+		return nil
 	}
-	for i, s := range rw.old {
-		rows := uint32(s.file.data.Rows)
-		dead, err := s.vis.At(now, rows)
-		if err != nil {
-			return nil, fmt.Errorf("deletions of %s: %w", s.file.data.Path, err)
-		}
-		if s.droppedAt.Load() != 0 || slices.Contains(rw.table.compacted, s) { // the rows of a compacted file are in a file of ours that the next commit brings
-			dead = deletion.NewVector(rows)
-			dead.SetRange(0, rows)
-		}
-		for row := range dead.Positions() {
-			if !rw.foreign.Removed[i].Deleted.Contains(row) {
-				p := rw.places[i][row]
-				list[p.file].Set(p.row)
-			}
-		}
+	err := rw.places.close()
+	rw.places = nil
+	if len(rw.opened) == 0 {
+		return err
 	}
-	for _, v := range list {
-		v.Freeze()
-	}
-	return list, nil
+	return errors.Join(err, m.inAnyTurn(ctx, func() error {
+		for _, x := range rw.opened { // the next start removes the files
+			m.closeIndex(x)
+		}
+		rw.opened, rw.added, rw.indexed = nil, nil, nil
+		return nil
+	}))
 }

@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -14,6 +17,7 @@ import (
 
 	"pgmirror/deletion"
 	"pgmirror/iceberg"
+	"pgmirror/pgcdc"
 	"pgmirror/readstate"
 )
 
@@ -341,5 +345,300 @@ func TestForeignAgainAndAgain(t *testing.T) {
 		t.Error("no table has failed")
 	}
 	w.readSomewhere()
+	w.end()
+}
+
+// rewritten is a world with a table whose rows another engine has moved to other files, many more rows than are sorted in memory.
+func rewritten(t *testing.T, seed uint64) (w *world, f *iceberg.Foreign) {
+	t.Helper()
+	w = newWorld(t, seed)
+	w.faults, w.pressure, w.sound = 0, false, true
+	w.start()
+	w.m.sortRows = 4
+	name := []string{"keyed", "inserts", "equals"}[seed%3]
+	tab := w.tables[slices.IndexFunc(w.tables, func(t *modelTable) bool { return t.def.Name == name })]
+	for range 4 {
+		w.insert(tab, 15)
+		w.settle()
+		w.check(w.m.checkpoint(t.Context()))
+	}
+	uuid := ""
+	for id, ts := range w.ware.tables {
+		if ts.Name.Name == name {
+			uuid = id
+		}
+	}
+	left := len(w.ware.tables[uuid].Files) // to be chosen: all are
+	f = w.ware.rewrite(uuid, func(n int) int {
+		if left--; left >= 0 {
+			return n - 1
+		}
+		return w.rng.IntN(n)
+	})
+	if rows := liveRows(f.Removed); rows < 20 {
+		t.Fatalf("%d rows were moved", rows)
+	}
+	return w, f
+}
+
+// insert is a transaction of new rows of one table.
+func (w *world) insert(t *modelTable, rows int) { w.replaceRow(t, nil, rows) }
+
+// replaceRow is a transaction that deletes a row of a table, unless that is nil, and then brings new ones.
+func (w *world) replaceRow(t *modelTable, old *version, rows int) {
+	d := &draft{gone: map[*version]bool{}}
+	if old != nil {
+		d.kill(old)
+		d.changes = append(d.changes, message{'D'}.u32(t.def.OID).old(&t.def, old.now(t)))
+	}
+	for range rows {
+		cells, _ := w.freshRow(t, nil, nil)
+		for i := range cells {
+			if w.serial++; t.def.Key != nil && isKey(&t.def, i) { // more than the few that the model has
+				cells[i] = val(fmt.Sprint(1000 + w.serial))
+			}
+		}
+		if !slices.ContainsFunc(cells, func(c cell) bool { return c != nil && c.bad }) {
+			d.bear(t, cells)
+			d.changes = append(d.changes, message{'I'}.u32(t.def.OID).u8('N').tuple(cells))
+		}
+	}
+	c := w.source.commit(d.changes)
+	for _, v := range d.born {
+		v.created = c.end
+	}
+	for _, v := range d.died {
+		v.deleted = c.end
+	}
+	w.send(c)
+}
+
+// streams says whether the mirror's table is alive.
+func (w *world) streams(uuid string) (alive bool) {
+	w.t.Helper()
+	w.check(w.m.inTurn(context.Background(), func() error {
+		alive = slices.ContainsFunc(w.m.tables, func(t *table) bool { return t.uuid == uuid && t.state == stateStreaming })
+		return nil
+	}))
+	return alive
+}
+
+// TestForeignRewriteIsReadOnce: however many more rows a rewrite has than are sorted in memory, each file of either side is read once; the new files' keys are read
+// once more for their FileIndexes. Checkpoints are made while it is read, and neither these nor what is deleted meanwhile have it read again.
+func TestForeignRewriteIsReadOnce(t *testing.T) {
+	for seed := uint64(1); seed <= 5; seed++ {
+		w, f := rewritten(t, seed)
+		runs, cuts := 0, 0
+		w.files.merging = func() { runs++ }
+		w.ware.opening = func(string) {
+			counted := w.ware.reads
+			w.ware.opening, w.ware.reads = nil, nil
+			defer func() { w.ware.reads = counted }()
+			end := w.source.idle()
+			w.deliver(pgcdc.Event{WALEnd: end})
+			w.passed(end)
+			w.check(w.m.drain(t.Context()))
+			w.check(w.m.checkpoint(t.Context()))
+			if w.ware.lastCut() < end {
+				t.Errorf("the cut is %s, not %s", w.ware.lastCut(), end)
+			}
+			cuts++
+			for range 20 {
+				w.transaction()
+			}
+			w.settle()
+		}
+		w.ware.reads = map[string]map[int32]int64{}
+		w.check(w.m.lookForForeign(t.Context()))
+		reads := w.ware.reads
+		w.ware.reads, w.files.merging = nil, nil
+		w.noRuns()
+		if !w.streams(f.UUID) || len(w.ware.foreign) > 0 || cuts != 1 {
+			w.fatal("it was not taken over, with %d checkpoints meanwhile", cuts)
+		}
+		if runs < 10 {
+			t.Errorf("%d runs", runs)
+		}
+		var keys []int32
+		for _, tab := range w.m.tables {
+			if tab.uuid == f.UUID && tab.shape.mode != insertOnly {
+				keys = tab.shape.keyFieldIDs()
+			}
+		}
+		for i, data := range slices.Concat(f.Removed, f.Added) {
+			if reads[data.Path] == nil {
+				t.Errorf("%s was not read", data.Path)
+			}
+			for id, rows := range reads[data.Path] {
+				want := data.Rows
+				if i >= len(f.Removed) && slices.Contains(keys, id) {
+					want *= 2
+				}
+				if rows != want {
+					t.Errorf("seed %d: of %s with %d rows %d were read of the column %d", seed, data.Path, data.Rows, rows, id)
+				}
+			}
+		}
+		w.check(w.m.checkpoint(t.Context()))
+		w.audit()
+		w.end()
+	}
+}
+
+// TestForeignRewriteOfOtherRows: a rewrite that changes one value, leaves one row out or has one twice is none, wherever it does so: its table fails.
+func TestForeignRewriteOfOtherRows(t *testing.T) {
+	for name, change := range map[string]func(w *world, f *iceberg.Foreign, file int){
+		"value": func(w *world, f *iceberg.Foreign, file int) {
+			rec := w.ware.files[f.Added[file].Path][0]
+			for row := range int(f.Added[file].Rows) {
+				if f.Added[file].Deleted.Contains(uint32(row)) {
+					continue
+				}
+				for c := range int(rec.NumCols()) {
+					for from := range int(rec.NumRows()) {
+						if rec.Column(c).ValueStr(row) != rec.Column(c).ValueStr(from) {
+							columns := slices.Clone(rec.Columns())
+							columns[c] = picked(columns[c], row, from)
+							w.ware.files[f.Added[file].Path][0] = array.NewRecordBatch(rec.Schema(), columns, rec.NumRows())
+							return
+						}
+					}
+				}
+			}
+		},
+		"left out": func(w *world, f *iceberg.Foreign, file int) {
+			data := &f.Added[file]
+			rec := w.ware.files[data.Path][0]
+			data.Rows, data.Deleted = data.Rows-int64(data.Deleted.Cardinality())-1, nil // what it deletes itself is its last row
+			w.ware.files[data.Path][0] = rec.NewSlice(0, data.Rows)
+		},
+		"left out, but not of the count": func(w *world, f *iceberg.Foreign, file int) {
+			data := &f.Added[file]
+			w.ware.files[data.Path][0] = w.ware.files[data.Path][0].NewSlice(0, data.Rows-1-int64(data.Deleted.Cardinality()))
+		},
+		"twice": func(w *world, f *iceberg.Foreign, file int) {
+			f.Added = append(f.Added, f.Added[file])
+		},
+		"twice, in the place of another": func(w *world, f *iceberg.Foreign, file int) {
+			rec := w.ware.files[f.Added[file].Path][0]
+			columns := slices.Clone(rec.Columns())
+			for c := range columns {
+				columns[c] = picked(columns[c], 0, 1)
+			}
+			w.ware.files[f.Added[file].Path][0] = array.NewRecordBatch(rec.Schema(), columns, rec.NumRows())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tried := 0
+			for seed := uint64(1); seed <= 6; seed++ {
+				w, f := rewritten(t, seed)
+				file := w.rng.IntN(len(f.Added))
+				rec := w.ware.files[f.Added[file].Path][0]
+				if rec.NumRows()-int64(f.Added[file].Deleted.Cardinality()) < 2 || allAlike(rec) {
+					w.end()
+					continue
+				}
+				tried++
+				change(w, f, file)
+				w.check(w.m.lookForForeign(t.Context()))
+				w.noRuns()
+				if w.streams(f.UUID) {
+					t.Errorf("seed %d: it was taken over", seed)
+				}
+				w.end()
+			}
+			if tried < 2 {
+				t.Errorf("%d were tried", tried)
+			}
+		})
+	}
+}
+
+// picked is a column with the value of another of its rows in one row.
+func picked(column arrow.Array, row, from int) arrow.Array {
+	at := func(from, to int) arrow.Array { return array.NewSlice(column, int64(from), int64(to)) }
+	joined, err := array.Concatenate([]arrow.Array{at(0, row), at(from, from+1), at(row+1, column.Len())}, memory.DefaultAllocator)
+	if err != nil {
+		panic(err)
+	}
+	return joined
+}
+
+// allAlike says whether the first two rows are the same.
+func allAlike(rec arrow.RecordBatch) bool {
+	return !slices.ContainsFunc(rec.Columns(), func(c arrow.Array) bool { return c.ValueStr(0) != c.ValueStr(1) })
+}
+
+// TestForeignRewriteOnAFullDisk: a disk that takes no more fails no table; what was written is removed, and the rewrite is taken over when there is room.
+func TestForeignRewriteOnAFullDisk(t *testing.T) {
+	for at := range 12 {
+		w, f := rewritten(t, 3)
+		calls := 0
+		w.files.writing = func() error {
+			if calls++; calls > at {
+				return fmt.Errorf("write: %w", syscall.ENOSPC)
+			}
+			return nil
+		}
+		if err := w.m.lookForForeign(t.Context()); !isDiskFull(err) {
+			w.fatal("write %d: %v", at, err)
+		}
+		w.noRuns()
+		w.files.writing = nil
+		w.check(w.m.lookForForeign(t.Context()))
+		if !w.streams(f.UUID) || len(w.ware.foreign) > 0 {
+			w.fatal("it was not taken over")
+		}
+		w.noRuns()
+		w.check(w.m.checkpoint(t.Context()))
+		w.end()
+	}
+}
+
+// TestForeignRewriteAtAStop: a stop does not wait until a rewrite is read that no checkpoint has met.
+func TestForeignRewriteAtAStop(t *testing.T) {
+	w, f := rewritten(t, 1)
+	opened := 0
+	w.ware.opening = func(string) {
+		opened++
+		w.m.stopOne.Do(func() { close(w.m.stop) })
+	}
+	w.check(w.m.lookForForeign(t.Context()))
+	w.noRuns()
+	if opened != 1 || w.ware.foreign[f.UUID] == nil || w.ware.refused[f.UUID] {
+		t.Errorf("%d files were opened; what is left of it: %v", opened, w.ware.foreign)
+	}
+	w.end()
+}
+
+// TestForeignRewriteInsideATransaction: a rewrite is taken over between two transactions, although one waits for memory: what that has deleted is so in the new
+// files too. The table is flushed meanwhile.
+func TestForeignRewriteInsideATransaction(t *testing.T) {
+	w, f := rewritten(t, 3)
+	tab := w.tables[slices.IndexFunc(w.tables, func(t *modelTable) bool { return t.def.Name == "keyed" })]
+	w.setPressure(true)
+	w.replaceRow(tab, tab.versions[3], 60)
+	for len(w.chooseToFlush(true)) == 0 { // the applier does not wait for memory yet
+		runtime.Gosched()
+	}
+	taken := make(chan error, 1)
+	go func() { taken <- w.m.lookForForeign(context.Background()) }()
+	select {
+	case err := <-taken:
+		t.Errorf("it did not wait for the transaction's end: %v", err)
+		taken <- err
+	case <-time.After(200 * time.Millisecond): // it is about to
+	}
+	w.pressure = true
+	w.settle()
+	w.check(<-taken)
+	if !w.streams(f.UUID) || len(w.ware.foreign) > 0 {
+		w.fatal("it was not taken over")
+	}
+	w.pressure = false
+	w.setPressure(false)
+	w.audit()
+	w.readSomewhere()
+	w.check(w.m.checkpoint(t.Context()))
 	w.end()
 }

@@ -60,8 +60,10 @@ type Mirror struct {
 	evolveLooks   int
 	compactRun    int
 	compactRows   int64 // FileRows but in tests
+	sortRows      int
 
 	checkpointing sync.Mutex
+	matching      matching      // its lock comes after m.checkpointing
 	deleting      sync.Mutex    // from the choice of files to be deleted until they are
 	wantCut       chan struct{} // asks the checkpointer for a cut now
 	wantFold      chan struct{} // asks for deletions to be folded now
@@ -143,7 +145,7 @@ func New(cfg Config, source Source, warehouse Warehouse, files Files, clock Cloc
 		wantCut: make(chan struct{}, 1), wantFold: make(chan struct{}, 1), slotGiven: make(chan struct{}),
 		byOID: map[uint32]*table{}, stalls: newStalls(),
 
-		replaySlice: replaySlice, carrySlice: carrySlice, smallFlushes: smallFlushes, joinsTogether: joinsTogether, evolveLooks: evolveLooks, compactRun: compactRun, compactRows: cfg.FileRows,
+		replaySlice: replaySlice, carrySlice: carrySlice, smallFlushes: smallFlushes, joinsTogether: joinsTogether, evolveLooks: evolveLooks, compactRun: compactRun, compactRows: cfg.FileRows, sortRows: sortRows(cfg.Memory),
 
 		joins: map[uint32]*join{}, joinWake: make(chan struct{}, 1),
 	}

@@ -148,6 +148,9 @@ func (m *Mirror) recoverIndexes(ctx context.Context) error {
 	var found []*fileIndex
 	otherVersion := 0
 	for _, name := range names {
+		if strings.HasPrefix(name, runPrefix) {
+			continue // removed below
+		}
 		x, err := m.openIndex(filepath.Join(m.cfg.IndexDir, name))
 		if errors.Is(err, globalindex.ErrVersion) {
 			otherVersion++

@@ -157,7 +157,7 @@ func (w *world) start() {
 		m.probeRows, m.probeEntries = 2, 1
 	}
 	m.compactRun, m.compactRows, m.replaySlice, m.evolveLooks, m.smallFlushes = 2, 40, 1+w.rng.IntN(4), 2, 1
-	m.carrySlice, m.impatient = len(w.trace)%3, true
+	m.carrySlice, m.sortRows, m.impatient = len(w.trace)%3, 1+len(w.trace)%5, true
 	w.check(m.recover(ctx))
 	w.m, w.stop, w.ended, w.sending = m, stop, make(chan error, 1), true
 	go func() { w.ended <- m.applyLoop(ctx) }()
@@ -172,6 +172,14 @@ func (w *world) start() {
 		w.check(m.lookForForeign(ctx))
 	}
 	w.connect()
+}
+
+// noRuns checks that no file of a rowSorter is left.
+func (w *world) noRuns() {
+	w.t.Helper()
+	if names, _ := w.files.List(w.dir); slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, runPrefix) }) {
+		w.fatal("files of a rewrite that was taken over are left: %v", names)
+	}
 }
 
 // setPressure lets memory be always short, or never.
@@ -309,11 +317,17 @@ func (w *world) settle() {
 				}
 				if ask {
 					ask = false
-					w.note("a checkpoint is asked for in the middle of a transaction")
+					job := w.m.checkpoint
+					if w.others && len(w.trace)%2 == 0 {
+						w.note("other writers are looked for in the middle of a transaction")
+						job = w.m.lookForForeign
+					} else {
+						w.note("a checkpoint is asked for in the middle of a transaction")
+					}
 					checkpoint = make(chan error, 1)
 					go func() {
 						defer close(checkpoint)
-						checkpoint <- w.m.checkpoint(context.Background())
+						checkpoint <- job(context.Background())
 					}()
 				}
 				w.flushForMemory(chosen, checkpoint == nil)
@@ -435,6 +449,10 @@ func (w *world) step() {
 	}
 	if w.others && !w.steady && w.rng.IntN(12) == 0 {
 		w.anotherCommits()
+		if w.depth == 0 && w.rng.IntN(3) == 0 {
+			w.during("look for other writers", func() error { return w.m.lookForForeign(ctx) })
+			w.noRuns()
+		}
 		return
 	}
 	switch n := w.rng.IntN(100); {
@@ -498,6 +516,7 @@ func (w *world) step() {
 		})
 	case n < 96:
 		w.during("checkpoint", func() error { return w.m.checkpoint(ctx) })
+		w.noRuns()
 	case n < 98:
 		w.reconnect()
 	default:

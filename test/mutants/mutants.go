@@ -223,7 +223,7 @@ var early map[*table][]earlyLookup
 	{name: "the replaced table is not dropped", edits: []edit{{"checkpoint.go", "	cp.drop(t.dropped())\n	c :=", "	cp.drop(nil)\n	c :="}}},
 	{name: "what the replaced table replaced is not dropped", edits: []edit{{"checkpoint.go", "			list = append(list, old.dropped()...)\n", ""}}},
 	{name: "replaced tables reaped under an earlier reader", edits: []edit{{"join.go", "t.retired > low || oldest <= t.lastReader ||", "oldest <= t.lastReader ||"}}},
-	{name: "readers below J have the new content", edits: []edit{{"read.go", "		v = v.at(at)\n", ""}}},
+	{name: "readers below J have the new content", edits: []edit{{"read.go", "		v := now.at(at)\n", "		v := now\n"}}},
 	{name: "the new content is there from F on", edits: []edit{{"join.go", "= stateStreaming, m.applied, 0, j.truncatedBy", "= stateStreaming, 0, 0, j.truncatedBy"}}},
 	{name: "the wish for a join does not survive", tests: "^TestJoinSurvivesRestart$", edits: []edit{{"recover.go", "	if r.Resync != \"\" {", "	if r.Resync == \"-\" {"}}},
 
@@ -255,6 +255,13 @@ var early map[*table][]earlyLookup
 	{name: "files are recovered as the commits list them", tests: "^TestFilesAreHeldInCreateOrder$", edits: []edit{{"closed.go", "		return cmp.Or(cmp.Compare(a.MinLSN, b.MinLSN), cmp.Compare(a.MaxLSN, b.MaxLSN))\n", "		return cmp.Compare(0, 0)\n"}}},
 	{name: "rows that compaction moved are merged", tests: "^TestMergeLeavesOutWhatMoved$", edits: []edit{{"mergeindex.go", "places[at.File] >= 0\n", "true\n"}}},
 	{name: "compacted rows lose their create LSNs", tests: "^TestCompactMakesOneFile$", edits: []edit{{"compact.go", "	b.lsns.push(lsn)\n", "	b.lsns.push(1)\n"}}},
+
+	{name: "a foreign rewrite is taken over inside a transaction", tests: "^TestForeignRewriteInsideATransaction$", edits: []edit{{"foreign.go", "err := m.inTurn(ctx, func() (err error) { // between two", "err := m.inAnyTurn(ctx, func() (err error) { // between two"}}},
+	{name: "a foreign rewrite may have other rows", tests: "^TestForeignRewriteOfOtherRows$", edits: []edit{{"foreign.go", "		if a.key != b.key {\n", "		if a.key.Hi == b.key.Hi+1 {\n"}}},
+	{name: "deletions stay in the files that a foreign rewrite removed", tests: "^TestModelWithAnotherWriter$", edits: []edit{{"foreign.go", "			rw.moved[at.file].Set(at.row)\n", "			_ = at\n"}}},
+	{name: "a foreign rewrite that was read ahead is read again", tests: "^TestForeignRewriteIsReadOnce$", edits: []edit{{"foreign.go", "	m.matching.done = rw\n", "	m.matching.done = nil\n"}}},
+	{name: "files of a foreign rewrite's rows are left", tests: "^TestForeignRewrite", edits: []edit{{"rowsorter.go", "			err = errors.Join(err, s.m.files.Remove(run.path))\n", "			_ = s.m.files\n"}}},
+	{name: "runs of rows are merged out of order", tests: "^TestForeignRewriteIsReadOnce$", edits: []edit{{"rowsorter.go", "		top.row = top.run.row(top.at)\n	} else {", "		top.row = top.run.row(top.at)\n		return row\n	} else {"}}},
 
 	{name: "damage of one table stops all", tests: "^TestDamageFailsOneTable$", edits: []edit{{"recover.go", "				faults[home.table] = err\n				return nil\n", "				return err\n"}}},
 	{name: "damage is forgotten by the next life", tests: "^TestDamageFailsOneTable$", edits: []edit{{"damage.go", "	t.state, t.dirty = stateFailed, true\n", "	t.dirty = true\n"}}},
