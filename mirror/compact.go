@@ -16,7 +16,7 @@ import (
 // 7·log8(n) files besides its full ones, and each row is rewritten about log8(n) times.
 const compactRun = 8
 
-// compactMost bounds the rows of a file that compaction makes: their hashes and their FileIndex are in memory while it does, at about 20 bytes a row.
+// compactMost bounds the rows of a file that compaction makes: their hashes and their FileIndex are in memory while it does, at buildBytes a row.
 const compactMost = 16 << 20
 
 // compactable chooses neighbouring files to make one of, newest first; empty when nothing is worth it. A file that is chosen is named by
