@@ -17,8 +17,8 @@ import (
 	"pgmirror/iceberg"
 )
 
-// buildBytes is what a row takes while its file's FileIndex is made: its hash (8 bytes), and by TestBuildMemory of globalindex 12.4 of a million rows
-// and at most 13 of any number. Rows that share one hash take up to 14 more.
+// buildBytes is what a row takes while its file's FileIndex is made: its hash (8 bytes), and by TestBuildMemory of globalindex 12.4 of a million rows;
+// it follows from the layout that it is 12.3 to 13.2 of any number. Rows that share one hash take up to 14 more.
 const buildBytes = 8 + 13
 
 // rewrite moves the rows of some consecutive segments of a table into one new file: every row except those deleted at or

@@ -234,6 +234,7 @@ var early map[*table][]earlyLookup
 		{"compact.go", "lsns, rowIDs, sequences := numbers[0], numbers[1], numbers[2]\n", "lsns, sequences := numbers[0], numbers[2]\n"}}},
 	{name: "many large files are left as they are", tests: "^TestFewFiles$", edits: []edit{{"compact.go", "	if n > most/2 {\n", "	if n > 1<<40 {\n"}}},
 	{name: "neighbours that are not worth it are never joined", tests: "^TestFewFiles", edits: []edit{{"compact.go", "		return t.cheapest(-1, full)\n", "		return nil\n"}}},
+	{name: "compaction ignores the bound of memory", tests: "^TestCompactionMemory$", edits: []edit{{"compact.go", "min(compactMost, m.cfg.Memory/4/buildBytes)", "min(compactMost, m.cfg.Memory)"}}},
 	{name: "the interval is ignored", tests: "^TestCompactorPolicy$", edits: []edit{{"compactor.go", "t.compactedAt.IsZero() || ", "true || "}}},
 	{name: "the window is ignored", tests: "^TestCompactorPolicy$", edits: []edit{{"compactor.go", "if !m.cfg.Compact.Window.Contains(now) || ", "if "}}},
 	{name: "deletions not carried over by a compaction", edits: []edit{
