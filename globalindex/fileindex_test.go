@@ -115,6 +115,9 @@ func TestFileIndexGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if h.Entries = mustOpen(t, data).header.Entries; h.Size() != uint64(len(data)) {
+				t.Errorf("the header tells of %d bytes, the index has %d", h.Size(), len(data))
+			}
 			if !bytes.Equal(built, data) {
 				t.Errorf("built\n%swant\n%s", hex.Dump(built[:min(len(built), 256)]), hex.Dump(data[:min(len(data), 256)]))
 			}

@@ -379,6 +379,7 @@ func (m *Mirror) uncover(t *table, files []*segment) {
 		for i, s := range x.segments {
 			if slices.Contains(files, s) {
 				x.segments[i] = nil
+				x.live -= uint64(s.file.data.Rows)
 			}
 			left = left || x.segments[i] != nil
 		}

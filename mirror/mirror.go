@@ -59,7 +59,8 @@ type Mirror struct {
 	joinsTogether int
 	evolveLooks   int
 	compactRun    int
-	compactRows   int64 // FileRows but in tests
+	compactRows   int64  // FileRows but in tests
+	mergeEntries  uint64 // how many entries a merged FileIndex may have
 
 	checkpointing sync.Mutex
 	deleting      sync.Mutex    // from the choice of files to be deleted until they are
@@ -147,7 +148,7 @@ func New(cfg Config, source Source, warehouse Warehouse, files Files, clock Cloc
 
 		joins: map[uint32]*join{}, joinWake: make(chan struct{}, 1),
 	}
-	m.copyBytes = copyBytes(&m.cfg)
+	m.copyBytes, m.mergeEntries = copyBytes(&m.cfg), mergeEntries(&m.cfg)
 	m.probeRows, m.probeEntries = probeRows, probeEntries
 	m.window.m = m
 	m.flusher = newFlusher(m)

@@ -394,7 +394,8 @@ func (m *Mirror) openIndex(path string) (*fileIndex, error) {
 		unmap()
 		return nil, fmt.Errorf("open file index %s: %w", path, err)
 	}
-	return &fileIndex{path: path, index: x, entries: x.Header().Entries, unmap: unmap}, nil
+	entries := x.Header().Entries
+	return &fileIndex{path: path, index: x, entries: entries, live: entries, unmap: unmap}, nil
 }
 
 // closeIndexes forgets a table's FileIndexes: none of the rows they name can be changed any more. The applier's turn.

@@ -255,6 +255,8 @@ var early map[*table][]earlyLookup
 	{name: "compacted rows found in their old files", edits: []edit{{"compact.go", "				x.segments[i] = nil\n", "				left = true\n"}}},
 	{name: "files are recovered as the commits list them", tests: "^TestFilesAreHeldInCreateOrder$", edits: []edit{{"closed.go", "		return cmp.Or(cmp.Compare(a.MinLSN, b.MinLSN), cmp.Compare(a.MaxLSN, b.MaxLSN))\n", "		return cmp.Compare(0, 0)\n"}}},
 	{name: "rows that compaction moved are merged", tests: "^TestMergeLeavesOutWhatMoved$", edits: []edit{{"mergeindex.go", "places[at.File] >= 0\n", "true\n"}}},
+	{name: "stale entries stay in an index that is merged with none", tests: "^TestStaleEntriesGo$", edits: []edit{{"mergeindex.go", "return x.live < x.entries/2 && ", "return x.live == 0 && "}}},
+	{name: "stale entries keep indexes from being merged", tests: "^TestMergeable$", edits: []edit{{"mergeindex.go", "		rows[i] = x.live\n", "		rows[i] = x.entries\n"}}},
 	{name: "compacted rows lose their create LSNs", tests: "^TestCompactMakesOneFile$", edits: []edit{{"compact.go", "	b.lsns.push(lsn)\n", "	b.lsns.push(1)\n"}}},
 
 	{name: "damage of one table stops all", tests: "^TestDamageFailsOneTable$", edits: []edit{{"recover.go", "				faults[home.table] = err\n				return nil\n", "				return err\n"}}},
