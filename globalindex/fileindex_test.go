@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -113,6 +114,9 @@ func TestFileIndexGolden(t *testing.T) {
 			built, err := BuildFileIndex(h, hashes)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if h.Entries = mustOpen(t, data).header.Entries; h.Size() != uint64(len(data)) {
+				t.Errorf("the header tells of %d bytes, the index has %d", h.Size(), len(data))
 			}
 			if !bytes.Equal(built, data) {
 				t.Errorf("built\n%swant\n%s", hex.Dump(built[:min(len(built), 256)]), hex.Dump(data[:min(len(data), 256)]))
@@ -550,6 +554,35 @@ func BenchmarkFileIndex(b *testing.B) {
 			dst = x.CandidatesFrom(1<<40, i%rows, 1, dst[:0])
 		}
 	})
+}
+
+// Building an index takes its own size, about 11 bytes a row, and 2 bytes a row more; 16 more where all rows share a hash. Buffers take 300 KB.
+func TestBuildMemory(t *testing.T) {
+	const rows = 1_000_000
+	even := make([]uint64, rows)
+	for i := range even {
+		even[i] = HashInt(int64(i))
+	}
+	for name, c := range map[string]struct {
+		hashes []uint64
+		more   uint64 // bytes a row
+	}{
+		"even":  {even, 2},
+		"equal": {slices.Repeat([]uint64{1 << 40}, rows), 16},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		data, err := BuildFileIndex(intHeader(rows), [][]uint64{c.hashes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		took, size := after.TotalAlloc-before.TotalAlloc, uint64(len(data))
+		t.Logf("%s: %.2f bytes a row for an index of %.2f", name, float64(took)/rows, float64(size)/rows)
+		if took > size+c.more*rows+300<<10 || size > 11*rows {
+			t.Errorf("%s: %d bytes allocated for an index of %d over %d rows", name, took, size, rows)
+		}
+	}
 }
 
 func BenchmarkBuildFileIndex(b *testing.B) {

@@ -118,6 +118,11 @@ func (l layout) split(content []byte) (parts [sections][]byte) {
 	return parts
 }
 
+// Size is the bytes of an index file with this header: of h.Entries entries, whatever they are.
+func (h *Header) Size() uint64 {
+	return uint64(len(h.encode([sections]uint32{}))) + h.layout().contentSize()
+}
+
 func wordBytes(bits uint64) uint64 { return (bits + 63) / 64 * 8 }
 
 // check tells what is wrong with a header that is to be written or was read.

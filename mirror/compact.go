@@ -16,8 +16,14 @@ import (
 // 7·log8(n) files besides its full ones, and each row is rewritten about log8(n) times.
 const compactRun = 8
 
-// compactMost bounds the rows of a file that compaction makes: their hashes and their FileIndex are in memory while it does, at about 20 bytes a row.
+// compactMost bounds the rows of a file that compaction makes, whatever memory there is.
 const compactMost = 16 << 20
+
+// compactMost is how many rows a file may have that compaction makes: their hashes and their FileIndex are in memory while it does, and take no more
+// than a quarter of the bound of memory; or as many as a file of the first copy, which has less memory.
+func (m *Mirror) compactMost() int64 {
+	return max(m.compactRows, min(compactMost, m.cfg.Memory/4/buildBytes))
+}
 
 // compactable chooses neighbouring files to make one of, newest first; empty when nothing is worth it. A file that is chosen is named by
 // the current snapshot, and no reader is below its newest row. With all, every such run of files is worth it. The applier's turn.
@@ -61,14 +67,14 @@ func (t *table) compactable(m *Mirror, low LSN, all bool) []*segment {
 
 // fullRows is the number of rows beyond which files are not joined: more in large tables, so that it is not their full files that make many.
 func (t *table) fullRows(m *Mirror) int64 {
-	return max(m.compactRows, min(compactMost, 4*t.rows/int64(m.cfg.Compact.Files)))
+	return max(m.compactRows, min(m.compactMost(), 4*t.rows/int64(m.cfg.Compact.Files)))
 }
 
-// crowded chooses a run of files when the table has more than it may, Compact.Files or one for each 8 million rows; or when more than half of so many
+// crowded chooses a run of files when the table has more than it may, Compact.Files or one for each compactMost/2 rows; or when more than half of so many
 // are large: else each small file that comes would have to be joined with the one before, which grows. Some two neighbours
 // fit into one file when there are more than 2·rows/fullRows, which is half of what a table may have; so it does not get stuck.
 func (t *table) crowded(m *Mirror, full int64) []*segment {
-	most, large := max(int64(m.cfg.Compact.Files), t.rows/(compactMost/2)), full/8
+	most, large := max(int64(m.cfg.Compact.Files), 2*t.rows/m.compactMost()), full/8
 	n := int64(0)
 	for _, s := range t.files {
 		if s.live() > large {
@@ -373,6 +379,7 @@ func (m *Mirror) uncover(t *table, files []*segment) {
 		for i, s := range x.segments {
 			if slices.Contains(files, s) {
 				x.segments[i] = nil
+				x.live -= uint64(s.file.data.Rows)
 			}
 			left = left || x.segments[i] != nil
 		}

@@ -71,5 +71,6 @@ func (m *Mirror) Compact(ctx context.Context, req CompactRequest, progress func(
 			return nil, err
 		}
 	}
+	signal(m.flusher.wake) // their FileIndexes were not merged meanwhile
 	return rep, m.checkpoint(ctx)
 }

@@ -21,10 +21,12 @@ type load struct {
 	changed int64 // rows inserted and deleted
 	written int64 // by compaction
 	most    int   // files
+	largest int64 // rows written at once
 }
 
 func newLoad(t *testing.T) *load {
 	m, tab := choosing(t)
+	m.cfg.Memory = 4 << 30 // so much that it bounds no file
 	return &load{t: t, m: m, tab: tab, rng: rand.New(rand.NewPCG(3, 4)), now: 10}
 }
 
@@ -78,16 +80,14 @@ func (l *load) settle() {
 			l.t.Fatal("compaction does not end")
 		}
 		var out []*segment
-		rows := int64(0)
-		for _, s := range chosen {
-			rows += s.live()
-		}
+		rows := aliveIn(chosen)
 		if rows > 0 {
 			out = append(out, settledFile(rows))
 		}
 		at := slices.Index(l.tab.files, chosen[0])
 		l.tab.files = slices.Replace(l.tab.files, at, at+len(chosen), out...)
 		l.written += rows
+		l.largest = max(l.largest, rows)
 	}
 	l.most = max(l.most, len(l.tab.files))
 }
@@ -169,6 +169,40 @@ func TestFewFilesHasATarget(t *testing.T) {
 	if few, many := most(8), most(64); few > 8 || many <= 8 {
 		t.Errorf("of 8 there are %d, of 64 %d", few, many)
 	}
+}
+
+// TestCompactionMemory: the hashes and the FileIndex of a file that compaction writes take at most a quarter of the bound of memory, or what those of a
+// copied file do; the table has more files then, but not more than the bound asks for.
+func TestCompactionMemory(t *testing.T) {
+	for _, memory := range []int64{1 << 20, 64 << 20, 512 << 20, 16 << 30} {
+		l := newLoad(t)
+		cfg := Config{Slot: "m", Publications: []string{"p"}, IndexDir: "/i", Memory: memory}
+		if err := cfg.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		l.m.cfg, l.m.compactRows = cfg, cfg.FileRows
+		most := max(cfg.FileRows, min(16<<20, memory/4/21))
+		l.add(100 * cfg.FileRows)
+		for i := range 1000 {
+			l.add(most / 20)
+			l.settle()
+			if rows := aliveIn(l.tab.compactable(l.m, l.now, true)); rows > most {
+				t.Fatalf("%d bytes: a compaction that is asked for after %d files writes %d rows, at most %d", memory, i, rows, most)
+			}
+		}
+		// The first file is larger than what may be written now, as after memory was made less.
+		if files := max(64, int(2*l.tab.rows/most)); l.largest > most || l.largest < most/3 || l.most > files {
+			t.Errorf("%d bytes: %d rows in one file, at most %d; %d files, at most %d", memory, l.largest, most, l.most, files)
+		}
+	}
+}
+
+// aliveIn is the rows that are alive in some files.
+func aliveIn(files []*segment) (rows int64) {
+	for _, s := range files {
+		rows += s.live()
+	}
+	return rows
 }
 
 // TestDeadRatio: a file is written anew from the set part of deleted rows on, once no reader sees them.

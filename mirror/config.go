@@ -98,7 +98,7 @@ func (c *Config) Validate() error {
 		faults = append(faults, err)
 	}
 	if c.FileRows == 0 {
-		c.FileRows = min(4_000_000, max(250_000, c.Memory/4/int64(max(1, c.CopyWorkers))/(8+mergeBytes))) // a hash of each row, and its entry
+		c.FileRows = min(4_000_000, max(250_000, c.Memory/4/int64(max(1, c.CopyWorkers))/buildBytes))
 	}
 	duration := func(name string, v *time.Duration, byDefault, least time.Duration) {
 		if *v == 0 {

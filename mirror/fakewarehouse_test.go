@@ -568,6 +568,8 @@ type fakeFiles struct {
 	writing func() error
 	// merging, if set, runs while a merged index, or a run of a rowSorter, is being written.
 	merging func()
+	// spare is the most memory that came with a merged index beyond its bytes.
+	spare int
 }
 
 func (f *fakeFiles) WriteFile(path string, data []byte) error {
@@ -581,6 +583,9 @@ func (f *fakeFiles) WriteFile(path string, data []byte) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if strings.Contains(path, mergedPrefix) {
+		f.spare = max(f.spare, cap(data)-len(data))
+	}
 	f.files[path] = slices.Clone(data)
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"pgmirror/globalindex"
 )
 
-// A merged FileIndex is assembled in memory, at about mergeBytes an entry. It has at most mergeMost entries, and takes no more than a quarter of the bound
+// A merged FileIndex is assembled in memory of its size, at about mergeBytes an entry. It has at most mergeMost entries, and takes no more than a quarter of the bound
 // of memory, but for that of mergeLeast entries.
 const (
 	mergeBytes = 12
@@ -21,14 +21,15 @@ const (
 )
 
 // mergeEntries is how many entries a merged FileIndex may have.
-func (m *Mirror) mergeEntries() uint64 {
-	return uint64(min(mergeMost, max(mergeLeast, m.cfg.Memory/4/mergeBytes)))
+func mergeEntries(c *Config) uint64 {
+	return uint64(min(mergeMost, max(mergeLeast, c.Memory/4/mergeBytes)))
 }
 
 // mergedPrefix begins the file name of every merged FileIndex.
 const mergedPrefix = "merged-"
 
-// indexMerge makes one FileIndex of several neighbours, so that a lookup asks few of them however many files there are. The inputs
+// indexMerge makes one FileIndex of several neighbours, so that a lookup asks few of them however many files there are; or of one alone, without the entries
+// of files that were compacted. The inputs
 // are read by a background goroutine while the applier goes on asking them; begin and install are the applier's.
 type indexMerge struct {
 	table   *table
@@ -39,23 +40,31 @@ type indexMerge struct {
 	out     *fileIndex
 }
 
-// mergeable chooses what to merge next, oldest first; empty when the tiers are in order. The applier's turn.
+// mergeable chooses what to merge next, oldest first; empty when the tiers are in order and no index is mostly stale. The applier's turn.
+//
+// An index counts with its live entries, for the others are left out. One of which less than half is live is written anew by itself when
+// the tiers leave it alone, as they do with one that is too large for them: so an index takes less than twice the room of its live entries, and each entry that is
+// written stands for one at least that goes.
 func (t *table) mergeable(m *Mirror) []*fileIndex {
-	if t.state != stateStreaming || len(t.indexes) < 2 {
+	if t.state != stateStreaming {
 		return nil
 	}
-	first, sum, most := len(t.indexes), uint64(0), m.mergeEntries()
-	for first > 0 && sum+t.indexes[first-1].entries <= most {
+	rows := make([]uint64, len(t.indexes))
+	for i, x := range t.indexes {
+		rows[i] = x.live
+	}
+	first, sum := len(rows), uint64(0)
+	for first > 0 && sum+rows[first-1] <= m.mergeEntries {
 		first--
-		sum += t.indexes[first].entries
+		sum += rows[first]
 	}
-	free := t.indexes[first:]
-	rows := make([]uint64, len(free))
-	for i, x := range free {
-		rows[i] = x.entries
+	if from, to := globalindex.Tiers(rows[first:]); from < to {
+		return t.indexes[first+from : first+to]
 	}
-	from, to := globalindex.Tiers(rows)
-	return free[from:to]
+	if i := slices.IndexFunc(t.indexes, func(x *fileIndex) bool { return x.live < x.entries/2 && x.live <= m.mergeEntries }); i >= 0 {
+		return t.indexes[i : i+1]
+	}
+	return nil
 }
 
 // mergeIndexes merges some of the table's FileIndexes, if there are too many. A background goroutine; it takes t.tidying.
@@ -73,8 +82,8 @@ func (m *Mirror) mergeIndexesOf(ctx context.Context, t *table) (err error) {
 	}
 	// Whatever happens, the inputs are given back: what the applier wanted closed meanwhile is closed then.
 	defer m.inAnyTurn(context.WithoutCancel(ctx), func() error { job.giveBack(m); return nil })
-	var merged bytes.Buffer
-	if err := globalindex.Merge(&merged, job.header, job.sources); err != nil {
+	merged := bytes.NewBuffer(make([]byte, 0, job.header.Size())) // grown by doubling it would take three times as much
+	if err := globalindex.Merge(merged, job.header, job.sources); err != nil {
 		return fmt.Errorf("table %s: %w", t, err)
 	}
 	if err := m.cfg.Effect("file index"); err != nil {
@@ -91,7 +100,7 @@ func (m *Mirror) mergeIndexesOf(ctx context.Context, t *table) (err error) {
 	return m.inAnyTurn(ctx, func() error { job.install(m); return nil })
 }
 
-// begin chooses the inputs. Files that were compacted since are left out. The applier's turn.
+// begin chooses the inputs and tells what the merged index covers. Files that were compacted since are left out. The applier's turn.
 func (j *indexMerge) begin(m *Mirror) {
 	j.inputs = slices.Clone(j.table.mergeable(m))
 	for i, x := range j.inputs {
@@ -99,8 +108,9 @@ func (j *indexMerge) begin(m *Mirror) {
 		h := x.index.Header()
 		if i == 0 {
 			j.header = h
-			j.header.Files = nil
+			j.header.Files, j.header.Entries = nil, 0
 		}
+		j.header.Entries += x.live
 		places := make([]int, len(h.Files)) // in the merged index; -1: left out
 		for file, s := range x.segments {
 			if places[file] = -1; s != nil {

@@ -45,6 +45,9 @@ func TestIndexesStayFew(t *testing.T) {
 	if n := len(tab.indexes); n > 8 {
 		t.Errorf("1,000 flushes leave %d file indexes", n)
 	}
+	if w.files.spare > 0 {
+		t.Errorf("a merged index was assembled in memory of %d bytes more", w.files.spare)
+	}
 	w.check(w.m.Check(ctx))
 	for i := range 50 { // rows that lie in merged indexes are found and deleted
 		row := w.table(1).versions[len(w.table(1).versions)-1000+20*i]
@@ -147,6 +150,93 @@ func TestMergeLeavesOutWhatMoved(t *testing.T) {
 			t.Fatal("that index is not merged")
 		}
 		w.grow(grown, 1)
+	}
+	w.check(w.m.Check(ctx))
+	mt := w.table(1)
+	for _, v := range mt.versions {
+		if v.deleted == 0 {
+			w.planned(1, message{'D'}.u32(1).old(&mt.def, v.cells), func(c LSN) { v.deleted = c })
+		}
+	}
+	w.audit()
+	w.readSomewhere()
+	w.end()
+}
+
+// TestMergeable: what is merged next follows from the live entries of each index, oldest first, and from how many one may have.
+func TestMergeable(t *testing.T) {
+	type size struct{ live, entries uint64 }
+	for _, c := range []struct {
+		most     uint64
+		sizes    []size
+		from, to int
+	}{
+		{100, nil, 0, 0},
+		{100, []size{{50, 50}, {10, 10}}, 0, 0},
+		{100, []size{{50, 50}, {30, 30}}, 0, 2},
+		{70, []size{{50, 50}, {30, 30}}, 0, 0},
+		{70, []size{{40, 50}, {30, 30}}, 0, 2}, // its live entries fit
+		{100, []size{{15, 50}, {10, 10}}, 0, 2},
+		{100, []size{{25, 50}}, 0, 0},
+		{100, []size{{24, 50}}, 0, 1},
+		{100, []size{{200, 200}, {90, 200}, {20, 20}}, 1, 2},
+		{50, []size{{60, 200}, {24, 24}}, 0, 0}, // too large for one
+		{100, []size{{40, 90}, {80, 80}, {9, 9}, {8, 8}}, 2, 4},
+	} {
+		m, tab := &Mirror{mergeEntries: c.most}, &table{state: stateStreaming}
+		for _, s := range c.sizes {
+			tab.indexes = append(tab.indexes, &fileIndex{live: s.live, entries: s.entries})
+		}
+		if got := tab.mergeable(m); !slices.Equal(got, tab.indexes[c.from:c.to]) {
+			t.Errorf("%v, at most %d: %d are merged, want %d to %d", c.sizes, c.most, len(got), c.from, c.to)
+		}
+	}
+}
+
+// TestStaleEntriesGo: an index that is too large to be merged is written anew by itself when less than half of its rows are where it says, and no
+// sooner.
+func TestStaleEntriesGo(t *testing.T) {
+	w := newWorld(t, 1)
+	w.faults, w.pressure, w.history = 0, false, 0
+	w.start()
+	ctx := context.Background()
+	tab := w.m.byOID[1]
+	for i := range 40 {
+		w.flushRow(i)
+	}
+	w.check(w.m.flusher.merge(ctx))
+	w.check(w.m.checkpoint(ctx))
+	w.check(w.m.reap(ctx))
+	large := slices.MaxFunc(tab.indexes, func(a, b *fileIndex) int { return int(a.entries) - int(b.entries) })
+	entries := large.entries
+	if entries < 40 {
+		t.Fatalf("the largest of %d indexes has %d entries", len(tab.indexes), entries)
+	}
+	for _, c := range []struct {
+		rows  int64
+		bound uint64 // its live entries and the new file's are too many for one
+	}{{10, entries - 1}, {25, entries - 10}} {
+		w.m.compactRows, w.m.mergeEntries = c.rows, c.bound
+		if rw, err := w.m.compact(ctx, tab, true); err != nil || rw == nil {
+			t.Fatalf("compacted %v, %v", rw, err)
+		}
+		if large.live == 0 || !slices.Contains(tab.indexes, large) {
+			t.Fatalf("%d of its %d entries are left", large.live, entries)
+		}
+		stale := large.live < entries/2
+		live := large.live
+		w.check(w.m.flusher.merge(ctx))
+		if gone := !slices.Contains(tab.indexes, large); gone != stale {
+			t.Fatalf("with %d of %d entries live it is gone: %t", live, entries, gone)
+		}
+		if stale && !slices.ContainsFunc(tab.indexes, func(x *fileIndex) bool { return x.entries == live && x.live == live }) {
+			t.Errorf("no index has the %d entries", live)
+		}
+		w.check(w.m.checkpoint(ctx))
+		w.check(w.m.reap(ctx))
+	}
+	if slices.Contains(tab.indexes, large) {
+		t.Errorf("the index stays with %d of %d entries", large.live, entries)
 	}
 	w.check(w.m.Check(ctx))
 	mt := w.table(1)

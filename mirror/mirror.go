@@ -61,6 +61,7 @@ type Mirror struct {
 	compactRun    int
 	compactRows   int64 // FileRows but in tests
 	sortRows      int
+	mergeEntries  uint64 // how many entries a merged FileIndex may have
 
 	checkpointing sync.Mutex
 	matching      matching      // its lock comes after m.checkpointing
@@ -149,7 +150,7 @@ func New(cfg Config, source Source, warehouse Warehouse, files Files, clock Cloc
 
 		joins: map[uint32]*join{}, joinWake: make(chan struct{}, 1),
 	}
-	m.copyBytes = copyBytes(&m.cfg)
+	m.copyBytes, m.mergeEntries = copyBytes(&m.cfg), mergeEntries(&m.cfg)
 	m.probeRows, m.probeEntries = probeRows, probeEntries
 	m.window.m = m
 	m.flusher = newFlusher(m)

@@ -219,6 +219,7 @@ type fileIndex struct {
 	path     string
 	index    *globalindex.FileIndex
 	entries  uint64
+	live     uint64     // entries for rows of segments: each row of a file has one
 	segments []*segment // nil: a compaction has taken the file's rows elsewhere
 	unmap    func() error
 

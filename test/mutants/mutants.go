@@ -234,6 +234,7 @@ var early map[*table][]earlyLookup
 		{"compact.go", "lsns, rowIDs, sequences := numbers[0], numbers[1], numbers[2]\n", "lsns, sequences := numbers[0], numbers[2]\n"}}},
 	{name: "many large files are left as they are", tests: "^TestFewFiles$", edits: []edit{{"compact.go", "	if n > most/2 {\n", "	if n > 1<<40 {\n"}}},
 	{name: "neighbours that are not worth it are never joined", tests: "^TestFewFiles", edits: []edit{{"compact.go", "		return t.cheapest(-1, full)\n", "		return nil\n"}}},
+	{name: "compaction ignores the bound of memory", tests: "^TestCompactionMemory$", edits: []edit{{"compact.go", "min(compactMost, m.cfg.Memory/4/buildBytes)", "min(compactMost, m.cfg.Memory)"}}},
 	{name: "the interval is ignored", tests: "^TestCompactorPolicy$", edits: []edit{{"compactor.go", "t.compactedAt.IsZero() || ", "true || "}}},
 	{name: "the window is ignored", tests: "^TestCompactorPolicy$", edits: []edit{{"compactor.go", "if !m.cfg.Compact.Window.Contains(now) || ", "if "}}},
 	{name: "deletions not carried over by a compaction", edits: []edit{
@@ -254,6 +255,8 @@ var early map[*table][]earlyLookup
 	{name: "compacted rows found in their old files", edits: []edit{{"compact.go", "				x.segments[i] = nil\n", "				left = true\n"}}},
 	{name: "files are recovered as the commits list them", tests: "^TestFilesAreHeldInCreateOrder$", edits: []edit{{"closed.go", "		return cmp.Or(cmp.Compare(a.MinLSN, b.MinLSN), cmp.Compare(a.MaxLSN, b.MaxLSN))\n", "		return cmp.Compare(0, 0)\n"}}},
 	{name: "rows that compaction moved are merged", tests: "^TestMergeLeavesOutWhatMoved$", edits: []edit{{"mergeindex.go", "places[at.File] >= 0\n", "true\n"}}},
+	{name: "stale entries stay in an index that is merged with none", tests: "^TestStaleEntriesGo$", edits: []edit{{"mergeindex.go", "return x.live < x.entries/2 && ", "return x.live == 0 && "}}},
+	{name: "stale entries keep indexes from being merged", tests: "^TestMergeable$", edits: []edit{{"mergeindex.go", "		rows[i] = x.live\n", "		rows[i] = x.entries\n"}}},
 	{name: "compacted rows lose their create LSNs", tests: "^TestCompactMakesOneFile$", edits: []edit{{"compact.go", "	b.lsns.push(lsn)\n", "	b.lsns.push(1)\n"}}},
 
 	{name: "a foreign rewrite is taken over inside a transaction", tests: "^TestForeignRewriteInsideATransaction$", edits: []edit{{"foreign.go", "err := m.inTurn(ctx, func() (err error) { // between two", "err := m.inAnyTurn(ctx, func() (err error) { // between two"}}},
