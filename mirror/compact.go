@@ -134,21 +134,27 @@ func (s *segment) mostlyDead(low LSN, part float64) bool {
 func (m *Mirror) compact(ctx context.Context, t *table, all bool) (*rewrite, error) {
 	t.tidying.Lock()
 	defer t.tidying.Unlock()
-	rw, err := m.startRewrite(ctx, func() *rewrite { return m.beginCompaction(t, all) })
+	return m.rewriteFiles(ctx, func() *rewrite { return m.beginCompaction(t, all) })
+}
+
+// rewriteFiles does the compaction that begin begins, in the applier's turn; it returns nil when there was nothing to do. The caller, or begin, has
+// taken the table's tidying.
+func (m *Mirror) rewriteFiles(ctx context.Context, begin func() *rewrite) (*rewrite, error) {
+	rw, err := m.startRewrite(ctx, begin)
 	if err != nil || rw == nil {
 		return nil, err
 	}
 	defer rw.end(ctx, m)
 	started := m.clock.Now()
 	if err := rw.compact(ctx, m); err != nil {
-		return nil, fmt.Errorf("compact %s: %w", t, err)
+		return nil, fmt.Errorf("compact %s: %w", rw.table, err)
 	}
 	rows := int64(0)
 	if rw.out != nil {
 		rows = rw.out.file.data.Rows
 		m.counts.compacted.add(rw.out.file.data)
 	}
-	m.cfg.Log.Debug("compacted", "relation", t.String(), "files", len(rw.inputs), "rows", rows, "took", m.clock.Now().Sub(started), "stalled", rw.stall)
+	m.cfg.Log.Debug("compacted", "relation", rw.table.String(), "files", len(rw.inputs), "rows", rows, "took", m.clock.Now().Sub(started), "stalled", rw.stall)
 	return rw, nil
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"pgmirror/readstate"
 )
 
 // Compaction says when files are made fewer by themselves. The zero value of a field means its documented default.
@@ -60,10 +62,12 @@ func (w DayWindow) Contains(at time.Time) bool {
 	return w.From <= since || since < w.To
 }
 
-// compactor makes few files of many, a table at a time, when a checkpoint has named them and the policy allows.
+// compactor makes few files of many when a checkpoint has named them and the policy allows: one rewrite of a table, then one of the next that is due,
+// so that with however few bytes a second no table waits longer than for one rewrite of each other.
 type compactor struct {
 	m    *Mirror
 	wake chan struct{}
+	last readstate.TableName // the table that it worked on last; the applier's
 }
 
 // compactorLook is the time after which it looks by itself: a window may have opened, an interval be over.
@@ -86,29 +90,54 @@ func (c *compactor) run(ctx context.Context) error {
 	}
 }
 
-// compact compacts what is due.
+// compact compacts what is due, until nothing is.
 func (c *compactor) compact(ctx context.Context) error {
 	m := c.m
 	for {
-		now := m.clock.Now()
-		if !m.cfg.Compact.Window.Contains(now) || m.cfg.Disk.Paused() != "" { // what compaction would win it must write first
-			return nil
-		}
-		var due *table
-		err := m.inAnyTurn(ctx, func() error {
-			low := m.marks.low()
-			if i := slices.IndexFunc(m.tables, func(t *table) bool { return t.compactionDue(m, now) && len(t.compactable(m, low, false)) > 0 }); i >= 0 {
-				due = m.tables[i]
+		var t *table
+		_, err := m.rewriteFiles(ctx, func() *rewrite {
+			rw := c.begin()
+			if rw != nil {
+				t = rw.table
 			}
-			return nil
+			return rw
 		})
-		if err != nil || due == nil {
+		if t == nil {
 			return err
 		}
-		if err := m.failDamaged(ctx, due, c.compactTable(ctx, due)); err != nil {
+		t.tidying.Unlock()
+		if err == nil {
+			err = c.rewritten(ctx, t)
+		}
+		if err := m.failDamaged(ctx, t, err); err != nil {
 			return err
 		}
 	}
+}
+
+// begin begins the next rewrite, of the first table after the last one that is due and on whose files nobody works; nil when there is none, outside the
+// window and when the disk is short. The caller gives the table's tidying back. The applier's turn.
+func (c *compactor) begin() *rewrite {
+	m, now := c.m, c.m.clock.Now()
+	if !m.cfg.Compact.Window.Contains(now) || m.cfg.Disk.Paused() != "" { // what compaction would win it must write first
+		return nil
+	}
+	first, found := slices.BinarySearchFunc(m.tables, c.last, func(t *table, name readstate.TableName) int { return t.name.Compare(name) })
+	if found {
+		first++
+	}
+	for i := range m.tables {
+		t := m.tables[(first+i)%len(m.tables)]
+		if !t.compactionDue(m, now) || !t.tidying.TryLock() { // a command may hold it for hours, and the window may be over then
+			continue
+		}
+		if rw := m.beginCompaction(t, false); rw != nil {
+			c.last = t.name
+			return rw
+		}
+		t.tidying.Unlock()
+	}
+	return nil
 }
 
 // compactionDue says whether the last compaction of the table is long enough ago. The applier's turn.
@@ -116,20 +145,16 @@ func (t *table) compactionDue(m *Mirror, now time.Time) bool {
 	return t.compactedAt.IsZero() || now.Sub(t.compactedAt) >= m.cfg.Compact.MinInterval
 }
 
-// compactTable compacts a table until there is nothing more to do.
-func (c *compactor) compactTable(ctx context.Context, t *table) error {
+// rewritten notes when a table's compaction ended: with the rewrite after which there is nothing more to do.
+func (c *compactor) rewritten(ctx context.Context, t *table) error {
 	m := c.m
-	for m.cfg.Disk.Paused() == "" {
-		rw, err := m.compact(ctx, t, false)
-		if err != nil {
-			return err
+	signal(m.flusher.wake) // there is a new FileIndex, perhaps one too many
+	return m.inAnyTurn(ctx, func() error {
+		if len(t.compactable(m, m.marks.low(), false)) == 0 {
+			t.compactedAt = m.clock.Now()
 		}
-		if rw == nil {
-			break
-		}
-	}
-	signal(m.flusher.wake) // its FileIndexes were not merged meanwhile
-	return m.inAnyTurn(ctx, func() error { t.compactedAt = m.clock.Now(); return nil })
+		return nil
+	})
 }
 
 // pace makes work wait so that it takes no more than so many bytes a second. Any goroutine may call it.

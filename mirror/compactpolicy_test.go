@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -374,4 +375,89 @@ func TestCompactorPolicy(t *testing.T) {
 		t.Error("it compacts after its window")
 	}
 	w.end()
+}
+
+// TestWindowEndsDuringRewrite: a rewrite that outlasts the window, or during which the disk runs short, is ended, and no other begins, of the same table either.
+func TestWindowEndsDuringRewrite(t *testing.T) {
+	for name, end := range map[string]func(w *world){
+		"the window ends":     func(w *world) { w.clock.advance(3 * time.Hour) },
+		"the disk runs short": func(w *world) { w.m.cfg.Disk.wrote("a test", syscall.ENOSPC) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 16)
+			w.faults, w.pressure, w.history = 0, false, 0
+			w.start()
+			ctx := context.Background()
+			tab := w.pairs(1, 8)
+			w.clock.advance(w.clock.Now().Truncate(24 * time.Hour).Add(25 * time.Hour).Sub(w.clock.Now()))
+			none := func() (int64, error) { return 0, nil }
+			w.m.cfg.Disk = NewDisk(none, none)
+			w.m.cfg.Compact.Window = DayWindow{time.Hour, 3 * time.Hour}
+			rewrites := 0
+			w.ware.writing = func() {
+				if rewrites++; rewrites == 1 {
+					end(w)
+				}
+			}
+			w.check(w.m.compactor.compact(ctx))
+			w.ware.writing = nil
+			if rewrites != 1 || len(tab.compacted) != 2 {
+				t.Errorf("%d rewrites began, %d files were compacted", rewrites, len(tab.compacted))
+			}
+			w.audit()
+			w.end()
+		})
+	}
+}
+
+// TestTablesTakeTurns: of tables that are all due each has one rewrite before any has its next; one whose files a command holds is passed over.
+func TestTablesTakeTurns(t *testing.T) {
+	w := newWorld(t, 16)
+	w.faults, w.pressure, w.history = 0, false, 0
+	w.start()
+	ctx := context.Background()
+	a, b := w.pairs(1, 12), w.pairs(2, 12)
+	var order []int // files compacted of one less those of the other, at each rewrite
+	w.ware.writing = func() { order = append(order, len(a.compacted)-len(b.compacted)) }
+	w.check(w.m.compactor.compact(ctx))
+	if len(order) < 12 {
+		t.Fatalf("%d rewrites", len(order))
+	}
+	for _, lead := range order {
+		if lead < -2 || lead > 2 {
+			t.Fatalf("a table has two rewrites more than the other: %v", order)
+		}
+	}
+	w.ware.writing = nil
+	a, b = w.pairs(1, 4), w.pairs(2, 4)
+	a.tidying.Lock()
+	w.check(w.m.compactor.compact(ctx))
+	if len(a.compacted) != 0 || len(b.compacted) < 4 {
+		t.Errorf("%d files of the table that is held were compacted, %d of the other", len(a.compacted), len(b.compacted))
+	}
+	a.tidying.Unlock()
+	w.check(w.m.compactor.compact(ctx))
+	if len(a.compacted) < 4 {
+		t.Errorf("given back, %d of its files were compacted", len(a.compacted))
+	}
+	w.audit()
+	w.end()
+}
+
+// pairs gives a table new files of one row each, all named by a snapshot, of which compaction joins two at a time.
+func (w *world) pairs(oid uint32, files int) *table {
+	w.t.Helper()
+	ctx := context.Background()
+	for _, p := range w.pinned {
+		p.Release()
+	}
+	w.pinned = nil
+	for range files {
+		w.flushRowOf(oid, len(w.table(oid).versions))
+	}
+	w.check(w.m.checkpoint(ctx))
+	w.check(w.m.reap(ctx))
+	t := w.m.byOID[oid]
+	w.m.compactRows = max(2, 4*t.rows/int64(w.m.cfg.Compact.Files))
+	return t
 }

@@ -20,14 +20,20 @@ func (w *world) grow(from, n int) {
 // flushRow makes a file of the keyed table with one new row.
 func (w *world) flushRow(n int) {
 	w.t.Helper()
+	w.flushRowOf(1, n)
+}
+
+// flushRowOf is flushRow for any table with a key of numbers and text.
+func (w *world) flushRowOf(oid uint32, n int) {
+	w.t.Helper()
 	ctx := context.Background()
-	t := w.m.byOID[1]
-	row := []cell{val(fmt.Sprint(1000 + n))}
-	for range w.table(1).def.Columns[1:] {
-		row = append(row, nil)
+	t, mt := w.m.byOID[oid], w.table(oid)
+	row := make([]cell, len(mt.def.Columns))
+	for _, column := range mt.def.IdentityKey {
+		row[column] = val(fmt.Sprint(1000 + n))
 	}
-	w.planned(1, message{'I'}.u32(1).u8('N').tuple(row), func(c LSN) {
-		w.table(1).versions = append(w.table(1).versions, &version{cells: row, created: c})
+	w.planned(oid, message{'I'}.u32(oid).u8('N').tuple(row), func(c LSN) {
+		mt.versions = append(mt.versions, &version{cells: row, created: c})
 	})
 	w.check(w.m.inTurn(ctx, func() error { return w.m.sealOpen(t) }))
 	w.check(w.m.flush(ctx, t, maxLSN))

@@ -59,8 +59,8 @@ type Mirror struct {
 	joinsTogether int
 	evolveLooks   int
 	compactRun    int
-	compactRows   int64 // FileRows but in tests
-	sortRows      int
+	compactRows   int64  // FileRows but in tests
+	sortRows      int    // rows that a rowSorter keeps in memory
 	mergeEntries  uint64 // how many entries a merged FileIndex may have
 
 	checkpointing sync.Mutex
