@@ -249,6 +249,9 @@ func (w *world) snapshot(c iceberg.Commit) {
 		if (doc.Certain < doc.Cut || r.Failure != nil && r.Failure.Doubtful) && w.table(r.OID).silent[r.UUID] != 0 {
 			continue
 		}
+		if held.LSN > at { // it was closed after a checkpoint that is doubtful: it has lost nothing itself, and is as that left it
+			at = held.LSN
+		}
 		var got []string
 		for _, f := range held.Files {
 			got = append(got, w.rowsOfFile(f.Path, f.Rows, held.Schema.Fields(), f.Deleted.Contains)...)
