@@ -374,7 +374,6 @@ func (rw *rewrite) discard(m *Mirror) {
 // applier's turn.
 func (m *Mirror) uncover(t *table, files []*segment) {
 	t.indexes = slices.DeleteFunc(slices.Clone(t.indexes), func(x *fileIndex) bool {
-		x.segments = slices.Clone(x.segments) // a merge may be reading them
 		left := false
 		for i, s := range x.segments {
 			if slices.Contains(files, s) {

@@ -74,7 +74,7 @@ func (m *Mirror) settleMoved(ctx context.Context, mt iceberg.MovedTable, refuse 
 		m.warehouse.Refuse(mt.UUID)
 		return nil
 	}
-	for _, job := range []*sync.Mutex{&t.jobs, &t.tidying} { // no flush, compaction or merge is under way
+	for _, job := range []*sync.Mutex{&t.jobs, &t.tidying, &t.merging} { // no flush, compaction or merge is under way
 		job.Lock()
 		defer job.Unlock()
 	}
@@ -98,7 +98,7 @@ func (m *Mirror) settleMoved(ctx context.Context, mt iceberg.MovedTable, refuse 
 }
 
 // stopForeign fails a table that another writer has changed. In its place comes one that holds what the last commit made of it; readers of before
-// keep what they see. The caller holds t.jobs and t.tidying. The applier's turn.
+// keep what they see. The caller holds t.jobs, t.tidying and t.merging. The applier's turn.
 func (m *Mirror) stopForeign(t *table, f *iceberg.Foreign, reason string) {
 	why := failure{LSN: m.applied, Remedy: remedyForeign}
 	m.goodUpToCommit(t, &why)
@@ -118,7 +118,7 @@ func (m *Mirror) stopForeign(t *table, f *iceberg.Foreign, reason string) {
 }
 
 // takeOverRewrite puts the files that another writer has made in the place of ours, or says why it cannot. Rows that were deleted since the last
-// commit are so in the new files too. Readers below the present LSN keep the old files. The caller holds t.jobs and t.tidying.
+// commit are so in the new files too. Readers below the present LSN keep the old files. The caller holds t.jobs, t.tidying and t.merging.
 func (m *Mirror) takeOverRewrite(ctx context.Context, t *table, f *iceberg.Foreign) (reason string, err error) {
 	for {
 		rw := &foreignRewrite{table: t, foreign: f}
