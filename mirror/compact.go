@@ -148,7 +148,7 @@ func (m *Mirror) rewriteFiles(ctx context.Context, begin func() *rewrite) (*rewr
 		rows = rw.out.file.data.Rows
 		m.counts.compacted.add(rw.out.file.data)
 	}
-	m.cfg.Log.Debug("compacted", "relation", rw.table.String(), "files", len(rw.inputs), "rows", rows, "took", m.clock.Now().Sub(started), "stalled", rw.stall)
+	m.cfg.Log.Debug("compacted", "relation", rw.table.String(), "files", len(rw.inputs), "rows", rows, "took", m.clock.Now().Sub(started), "stalled", rw.stall, "carried_at_install", rw.rest)
 	return rw, nil
 }
 
