@@ -165,7 +165,7 @@ func (rw *rewrite) carryOver(ctx context.Context, m *Mirror, install func() erro
 				slice, rw.log = rw.log, nil
 				return nil
 			}
-			installed = true
+			installed, rw.rest = true, len(rw.log)
 			if err := rw.carry(rw.log); err != nil {
 				return err
 			}

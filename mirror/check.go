@@ -36,6 +36,7 @@ func (t *table) check(m *Mirror) error {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	covered := map[*segment]*fileIndex{}
 	for _, x := range t.indexes {
+		alive := uint64(0)
 		for ordinal, s := range x.segments {
 			if s == nil {
 				continue
@@ -47,9 +48,13 @@ func (t *table) check(m *Mirror) error {
 				fault("segment %d is covered by file index %s, but not the table's any more", s.id, x.path)
 			}
 			covered[s] = x
+			alive += uint64(s.file.data.Rows)
 			if entries := x.index.Header().Files[ordinal].Rows; entries != uint64(s.file.data.Rows) {
 				fault("segment %d has %d rows, its index %d", s.id, s.file.data.Rows, entries)
 			}
+		}
+		if x.live != alive {
+			fault("file index %s is said to have %d live entries, it has %d", x.path, x.live, alive)
 		}
 		if err := x.index.Verify(); err != nil {
 			fault("file index %s: %w", x.path, err)

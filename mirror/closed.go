@@ -128,7 +128,7 @@ func (m *Mirror) leaveClosed(ctx context.Context) error {
 }
 
 func (m *Mirror) leaveOne(ctx context.Context, t *table) error {
-	for _, job := range []*sync.Mutex{&t.jobs, &t.tidying} {
+	for _, job := range []*sync.Mutex{&t.jobs, &t.tidying, &t.merging} {
 		if !job.TryLock() { // a flush, a compaction or a merge is under way, perhaps for long: the next checkpoint will do
 			return nil
 		}
@@ -144,7 +144,7 @@ func (m *Mirror) leaveOne(ctx context.Context, t *table) error {
 }
 
 // leave puts in a table's place, as closed for f, one that holds what the last commit made of it; readers of before keep what they see. The caller
-// holds t.jobs and t.tidying. The applier's turn.
+// holds t.jobs, t.tidying and t.merging. The applier's turn.
 func (m *Mirror) leave(t *table, f *failure, files []iceberg.DataFile) {
 	left := &table{oid: t.oid, name: t.name, uuid: t.uuid, fingerprint: t.fingerprint, storage: t.storage, forms: t.forms, frame: t.frame, lastAttNum: t.lastAttNum,
 		lastFieldID: t.lastFieldID, committed: t.committed, state: stateFailed, failure: f, unrepresentable: t.unrepresentable, dirty: true, durable: m.durable,

@@ -154,7 +154,7 @@ func (m *Mirror) rewriteFiles(ctx context.Context, begin func() *rewrite) (*rewr
 		rows = rw.out.file.data.Rows
 		m.counts.compacted.add(rw.out.file.data)
 	}
-	m.cfg.Log.Debug("compacted", "relation", rw.table.String(), "files", len(rw.inputs), "rows", rows, "took", m.clock.Now().Sub(started), "stalled", rw.stall)
+	m.cfg.Log.Debug("compacted", "relation", rw.table.String(), "files", len(rw.inputs), "rows", rows, "took", m.clock.Now().Sub(started), "stalled", rw.stall, "carried_at_install", rw.rest)
 	return rw, nil
 }
 
@@ -380,7 +380,6 @@ func (rw *rewrite) discard(m *Mirror) {
 // applier's turn.
 func (m *Mirror) uncover(t *table, files []*segment) {
 	t.indexes = slices.DeleteFunc(slices.Clone(t.indexes), func(x *fileIndex) bool {
-		x.segments = slices.Clone(x.segments) // a merge may be reading them
 		left := false
 		for i, s := range x.segments {
 			if slices.Contains(files, s) {

@@ -37,7 +37,8 @@
 //     itself when the stream brings other columns of a table (takeOver).
 //   - The flusher picks tables with many sealed batches, or the largest when memory is short, and flushes each on a goroutine
 //     of its own (flush). It merges FileIndexes in tiers (mergeIndexes), which the applier goes on asking meanwhile. The compactor makes few
-//     files of many. One flush at a time works on a table (table.jobs), and beside it one merge or compaction (table.tidying).
+//     files of many. One flush at a time works on a table (table.jobs), and beside it one compaction (table.tidying) and one
+//     merge (table.merging).
 //   - diskLoop looks at what is free on the disk, and pauses the source's reader while that is too little (Disk). slotLoop looks at the WAL that
 //     the slot keeps, and asks for early checkpoints (slotwal.go).
 //   - checkpointLoop makes a checkpoint when one is due; one runs at a time. foldLoop folds deletions and drops what nobody sees.

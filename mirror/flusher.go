@@ -105,7 +105,8 @@ func (f *flusher) flush(ctx context.Context) error {
 	}
 }
 
-// merge brings the FileIndexes of every table into tiers, but of those whose files are being compacted: that may take long, and wakes the flusher at its end.
+// merge brings the FileIndexes of every table into tiers, those whose files are being compacted included. A table on which another job is at work, which may
+// put another in its place, has its turn after a flush of it.
 func (f *flusher) merge(ctx context.Context) error {
 	for {
 		var due []*table
@@ -118,12 +119,12 @@ func (f *flusher) merge(ctx context.Context) error {
 		}
 		idle := true
 		for _, t := range due {
-			if !t.tidying.TryLock() {
+			if !t.merging.TryLock() {
 				continue
 			}
 			idle = false
 			err := f.m.mergeIndexesOf(ctx, t)
-			t.tidying.Unlock()
+			t.merging.Unlock()
 			if err != nil {
 				return err
 			}

@@ -90,8 +90,10 @@ func (m *Mirror) settleMoved(ctx context.Context, mt iceberg.MovedTable, refuse 
 		m.warehouse.Refuse(mt.UUID)
 		return nil
 	}
-	t.tidying.Lock() // no compaction or merge is under way
-	defer t.tidying.Unlock()
+	for _, job := range []*sync.Mutex{&t.tidying, &t.merging} { // no compaction or merge is under way
+		job.Lock()
+		defer job.Unlock()
+	}
 	f, err := m.warehouse.Examine(ctx, mt)
 	if err != nil {
 		return err
@@ -126,7 +128,7 @@ func (m *Mirror) movedTable(ctx context.Context, mt iceberg.MovedTable) (t *tabl
 }
 
 // stopForeign fails a table that another writer has changed. In its place comes one that holds what the last commit made of it; readers of before
-// keep what they see. The caller holds t.jobs and t.tidying. The applier's turn.
+// keep what they see. The caller holds t.jobs, t.tidying and t.merging. The applier's turn.
 func (m *Mirror) stopForeign(t *table, f *iceberg.Foreign, reason string) {
 	why := failure{LSN: m.applied, Remedy: remedyForeign}
 	m.goodUpToCommit(t, &why)
@@ -212,7 +214,7 @@ func sameFiles(a, b []iceberg.DataFile) bool {
 const foreignRounds = 8
 
 // takeOverRewrite puts the files that another writer has made in the place of ours, or says why it cannot. Rows that were deleted since the last
-// commit are so in the new files too. Readers below the present LSN keep the old files. The caller holds m.checkpointing and t.tidying.
+// commit are so in the new files too. Readers below the present LSN keep the old files. The caller holds m.checkpointing, t.tidying and t.merging.
 func (m *Mirror) takeOverRewrite(ctx context.Context, t *table, f *iceberg.Foreign) (reason string, err error) {
 	m.matching.mu.Lock()
 	defer m.matching.mu.Unlock()

@@ -608,7 +608,7 @@ func (m *Mirror) reapPast(low LSN) {
 
 // busy says whether a job works on the table. None begins on one that has been replaced.
 func (t *table) busy() bool {
-	for _, job := range []*sync.Mutex{&t.jobs, &t.tidying} {
+	for _, job := range []*sync.Mutex{&t.jobs, &t.tidying, &t.merging} {
 		if !job.TryLock() {
 			return true
 		}

@@ -31,14 +31,34 @@ const mergedPrefix = "merged-"
 // indexMerge makes one FileIndex of several neighbours, so that a lookup asks few of them however many files there are; or of one alone, without the entries
 // of files that were compacted. The inputs
 // are read by a background goroutine while the applier goes on asking them; begin and install are the applier's.
+//
+// One merge at a time works on a table (table.merging), and a compaction may begin, write and be installed meanwhile (table.tidying), for neither reads
+// what the other changes:
+//
+//   - A compaction reads data files and names segments, which a merge leaves as they are. Its install takes them out of the indexes that cover them in
+//     that turn, whichever these are (uncover): it may put nil for a segment of an input, and take an input that covers nothing any more off the table.
+//   - A merge reads the inputs' entries, which never change, and stay mapped while it is at work (busy). Which segments they cover it reads in the turn of its
+//     install, so that what was uncovered while it wrote is so in the merged index: a lookup passes over its entries.
+//   - Nothing is put between two indexes of a table, so the inputs that are left are still neighbours. With none left, nobody needs the merged one.
+//
+// So it comes to the same as when the merge had been installed before the compaction was.
 type indexMerge struct {
 	table   *table
 	inputs  []*fileIndex
 	header  globalindex.Header
 	sources []globalindex.MergeSource
-	covered []*segment // of the merged index: what the inputs cover still
+	covered []coveredFile // by the merged index, in its order
 	out     *fileIndex
 }
+
+// coveredFile is one of the files of an index, by its position there.
+type coveredFile struct {
+	index *fileIndex
+	file  int
+}
+
+// segment is what the index covers there now; nil when that was compacted. The applier's turn.
+func (c coveredFile) segment() *segment { return c.index.segments[c.file] }
 
 // mergeable chooses what to merge next, oldest first; empty when the tiers are in order and no index is mostly stale. The applier's turn.
 //
@@ -67,14 +87,14 @@ func (t *table) mergeable(m *Mirror) []*fileIndex {
 	return nil
 }
 
-// mergeIndexes merges some of the table's FileIndexes, if there are too many. A background goroutine; it takes t.tidying.
+// mergeIndexes merges some of the table's FileIndexes, if there are too many. A background goroutine; it takes t.merging.
 func (m *Mirror) mergeIndexes(ctx context.Context, t *table) error {
-	t.tidying.Lock()
-	defer t.tidying.Unlock()
+	t.merging.Lock()
+	defer t.merging.Unlock()
 	return m.mergeIndexesOf(ctx, t)
 }
 
-// mergeIndexesOf is mergeIndexes; the caller holds t.tidying.
+// mergeIndexesOf is mergeIndexes; the caller holds t.merging.
 func (m *Mirror) mergeIndexesOf(ctx context.Context, t *table) (err error) {
 	job := &indexMerge{table: t}
 	if err := m.inAnyTurn(ctx, func() error { job.begin(m); return nil }); err != nil || len(job.inputs) == 0 {
@@ -116,7 +136,7 @@ func (j *indexMerge) begin(m *Mirror) {
 			if places[file] = -1; s != nil {
 				places[file] = len(j.header.Files)
 				j.header.Files = append(j.header.Files, h.Files[file])
-				j.covered = append(j.covered, s)
+				j.covered = append(j.covered, coveredFile{x, file})
 			}
 		}
 		source := globalindex.MergeSource{Index: x.index}
@@ -129,25 +149,30 @@ func (j *indexMerge) begin(m *Mirror) {
 	}
 }
 
-// install puts the merged index in its inputs' place, unless the table has lost them meanwhile. The applier's turn.
+// install puts the merged index in the place of those inputs that the table has still, unless it has lost them all meanwhile. The applier's turn.
 func (j *indexMerge) install(m *Mirror) {
 	t := j.table
-	at := slices.Index(t.indexes, j.inputs[0])
-	if at < 0 {
+	left := slices.DeleteFunc(slices.Clone(j.inputs), func(x *fileIndex) bool { return !slices.Contains(t.indexes, x) })
+	if len(left) == 0 {
 		m.staleIndexes = append(m.staleIndexes, j.out.path)
 		j.out.busy, j.out.closing = false, true
 		m.closeIndex(j.out)
 		return
 	}
-	j.out.segments = j.covered
-	for _, x := range j.inputs {
+	for file, c := range j.covered {
+		s := c.segment()
+		if j.out.segments = append(j.out.segments, s); s != nil {
+			s.file.index = j.out.path
+		} else {
+			j.out.live -= j.header.Files[file].Rows
+		}
+	}
+	for _, x := range left {
 		x.closing = true
 		m.staleIndexes = append(m.staleIndexes, x.path)
 	}
-	for _, s := range j.out.segments {
-		s.file.index = j.out.path
-	}
-	t.indexes = slices.Replace(t.indexes, at, at+len(j.inputs), j.out)
+	at := slices.Index(t.indexes, left[0])
+	t.indexes = slices.Replace(t.indexes, at, at+len(left), j.out)
 	t.epoch++
 }
 

@@ -158,12 +158,7 @@ func TestMergeLeavesOutWhatMoved(t *testing.T) {
 		w.grow(grown, 1)
 	}
 	w.check(w.m.Check(ctx))
-	mt := w.table(1)
-	for _, v := range mt.versions {
-		if v.deleted == 0 {
-			w.planned(1, message{'D'}.u32(1).old(&mt.def, v.cells), func(c LSN) { v.deleted = c })
-		}
-	}
+	w.deleteAll(1)
 	w.audit()
 	w.readSomewhere()
 	w.end()
@@ -245,15 +240,121 @@ func TestStaleEntriesGo(t *testing.T) {
 		t.Errorf("the index stays with %d of %d entries", large.live, entries)
 	}
 	w.check(w.m.Check(ctx))
-	mt := w.table(1)
-	for _, v := range mt.versions {
-		if v.deleted == 0 {
-			w.planned(1, message{'D'}.u32(1).old(&mt.def, v.cells), func(c LSN) { v.deleted = c })
-		}
-	}
+	w.deleteAll(1)
 	w.audit()
 	w.readSomewhere()
 	w.end()
+}
+
+// TestMergeDuringCompaction: while a compaction writes, for however long, the FileIndexes of its table stay few, those of its input files included, and what
+// was deleted meanwhile by way of a merged one is deleted in the new file.
+func TestMergeDuringCompaction(t *testing.T) {
+	w := newWorld(t, 1)
+	w.faults, w.pressure, w.history = 0, false, 0
+	w.start()
+	ctx := context.Background()
+	w.m.compactRows = 1000
+	tab := w.m.byOID[1]
+	for i := range 4 {
+		w.flushRow(i)
+	}
+	w.check(w.m.checkpoint(ctx))
+	w.check(w.m.reap(ctx))
+	inputs := slices.Clone(tab.files)
+	w.ware.writing = func() {
+		w.ware.writing = nil
+		w.grow(4, 300)
+		if n := len(tab.indexes); n > 8 {
+			t.Errorf("300 flushes during a compaction leave %d file indexes", n)
+		}
+		row := w.table(1).versions[1]
+		w.planned(1, message{'D'}.u32(1).old(&w.table(1).def, row.cells), func(c LSN) { row.deleted = c })
+	}
+	rw, err := w.m.compact(ctx, tab, true)
+	w.check(err)
+	if rw == nil || !slices.Equal(rw.inputs, inputs) {
+		t.Fatalf("compacted is %+v", rw)
+	}
+	w.check(w.m.flusher.merge(ctx))
+	if n := len(tab.indexes); n > 8 {
+		t.Errorf("after it there are %d file indexes", n)
+	}
+	w.audit()
+	w.deleteAll(1)
+	w.audit()
+	w.readSomewhere()
+	w.check(w.m.checkpoint(ctx))
+	w.crash()
+	w.audit()
+	w.end()
+}
+
+// TestCompactionDuringMerge: a compaction is installed while FileIndexes are being merged, some of which cover its input files, alone or among others: every
+// row is found in its new file, and none in its old one.
+func TestCompactionDuringMerge(t *testing.T) {
+	for _, c := range []struct {
+		from, to int // of the files that are compacted; the first two have one index, the others one each
+		indexes  int // afterwards
+	}{{0, 1, 2}, {1, 2, 2}, {0, 2, 2}, {1, 3, 2}, {2, 3, 2}, {3, 4, 2}, {1, 4, 2}, {0, 4, 1}} {
+		t.Run(fmt.Sprintf("%d to %d", c.from, c.to), func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.faults, w.pressure, w.history = 0, false, 0
+			w.start()
+			ctx := context.Background()
+			w.m.compactRows = 1000
+			tab := w.m.byOID[1]
+			w.grow(0, 2)
+			w.flushRow(2)
+			w.flushRow(3)
+			w.check(w.m.checkpoint(ctx))
+			w.check(w.m.reap(ctx))
+			if len(tab.files) != 4 || len(tab.indexes) != 3 {
+				t.Fatalf("%d files, %d indexes", len(tab.files), len(tab.indexes))
+			}
+			mapped := 0
+			for _, x := range tab.indexes {
+				unmap := x.unmap
+				mapped++
+				x.unmap = func() error { mapped--; return unmap() }
+			}
+			w.files.merging = func() {
+				w.files.merging = nil
+				rw, err := w.m.rewriteFiles(ctx, func() *rewrite {
+					rw := w.m.beginCompaction(tab, true)
+					rw.inputs, rw.rows = slices.Clone(tab.files[c.from:c.to]), rw.rows[c.from:c.to]
+					return rw
+				})
+				w.check(err)
+				if rw == nil || rw.out == nil || mapped != 3 {
+					t.Fatalf("%+v; %d of the merge's inputs are mapped", rw, mapped)
+				}
+			}
+			w.check(w.m.mergeIndexes(ctx, tab))
+			if len(tab.indexes) != c.indexes || mapped != 0 {
+				t.Errorf("%d indexes, %d of the inputs are mapped", len(tab.indexes), mapped)
+			}
+			w.audit()
+			w.deleteAll(1)
+			w.audit()
+			w.readSomewhere()
+			w.check(w.m.checkpoint(ctx))
+			w.check(w.m.reap(ctx))
+			w.crash()
+			w.audit()
+			w.end()
+		})
+	}
+}
+
+// deleteAll deletes every row of a table, one a transaction.
+func (w *world) deleteAll(oid uint32) {
+	w.t.Helper()
+	mt := w.table(oid)
+	for _, v := range mt.versions {
+		if v.deleted == 0 {
+			w.planned(oid, message{'D'}.u32(oid).old(&mt.def, v.cells), func(c LSN) { v.deleted = c })
+		}
+	}
 }
 
 // TestIndexesOfOtherFiles: file indexes that lie under each other's names, or under the name of no file, are not used after a restart: every row is

@@ -249,8 +249,8 @@ func (w *world) snapshot(c iceberg.Commit) {
 		if (doc.Certain < doc.Cut || r.Failure != nil && r.Failure.Doubtful) && w.table(r.OID).silent[r.UUID] != 0 {
 			continue
 		}
-		if r.Failure != nil && r.Failure.Doubtful { // of columns that changed, not rows
-			at = max(at, held.LSN)
+		if held.LSN > at { // it was closed after a checkpoint that is doubtful: it has lost nothing itself, and is as that left it
+			at = held.LSN
 		}
 		var got []string
 		for _, f := range held.Files {

@@ -44,6 +44,7 @@ type rewrite struct {
 	log      []moved              // deletions since, in LSN order, without those that were carried over; the applier's
 	vis      *deletion.Visibility // the output's
 	stall    time.Duration        // the longest turn of the applier that it took
+	rest     int                  // deletions that were carried over in the turn of the install
 
 	out    *segment // nil when no row was left
 	index  *fileIndex

@@ -122,7 +122,8 @@ type table struct {
 	fileBuf  []globalindex.FileLocation
 
 	jobs        sync.Mutex // held by the flush that rewrites the table's batches
-	tidying     sync.Mutex // held by the job that rewrites its files or merges its FileIndexes, perhaps for long: no flush waits for it
+	tidying     sync.Mutex // held by the job that rewrites its files, perhaps for hours: no flush and no merge waits for it
+	merging     sync.Mutex // held by the job that merges its FileIndexes
 	compactedAt time.Time  // when files were last compacted by themselves; the zero time when not since the start
 
 	// What belongs to tables that come and go (join.go).

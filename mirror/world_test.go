@@ -478,10 +478,15 @@ func (w *world) step() {
 		w.settle()
 		w.audit()
 	case w.depth > 0:
-		// Checkpoints and crashes do not happen inside others; folding and another table's flush do.
-		if w.depth == 1 && n < 94 {
+		// Checkpoints and crashes do not happen inside others; folding, another table's flush, and merges and compactions of any table do.
+		switch {
+		case w.depth == 1 && n < 92:
 			w.flushAnother()
-		} else {
+		case w.depth == 1 && n < 95:
+			w.mergeMeanwhile()
+		case w.depth == 1 && n < 97:
+			w.compactMeanwhile()
+		default:
 			w.fold()
 		}
 	case n < 87:
@@ -592,6 +597,38 @@ func (w *world) flushAnother() {
 	w.note("flush %s meanwhile", t)
 	w.check(w.m.inTurn(ctx, func() error { w.m.sealOpen(t); return nil }))
 	if err := w.m.flush(ctx, t, maxLSN); !errors.Is(err, errPowerCut) { // the outer job ends by the same effect
+		w.check(err)
+	}
+}
+
+// mergeMeanwhile merges a table's FileIndexes in the middle of another job, such as a compaction of its files.
+func (w *world) mergeMeanwhile() {
+	w.t.Helper()
+	w.settle()
+	t := w.m.tables[w.rng.IntN(len(w.m.tables))]
+	if !t.merging.TryLock() {
+		return
+	}
+	w.note("merge %s meanwhile", t)
+	err := w.m.mergeIndexesOf(context.Background(), t)
+	t.merging.Unlock()
+	if !errors.Is(err, errPowerCut) { // the outer job ends by the same effect
+		w.check(err)
+	}
+}
+
+// compactMeanwhile compacts a table in the middle of another job, such as a merge of its FileIndexes.
+func (w *world) compactMeanwhile() {
+	w.t.Helper()
+	w.settle()
+	t, all := w.m.tables[w.rng.IntN(len(w.m.tables))], w.rng.IntN(2) == 0
+	if !t.tidying.TryLock() {
+		return
+	}
+	w.note("compact %s meanwhile", t)
+	_, err := w.m.rewriteFiles(context.Background(), func() *rewrite { return w.m.beginCompaction(t, all) })
+	t.tidying.Unlock()
+	if !errors.Is(err, errPowerCut) {
 		w.check(err)
 	}
 }

@@ -80,7 +80,7 @@ func TestSoak(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, part := range []string{"<!-- part: soak -->", "| resident memory", "| files of a table, at most"} {
+			for _, part := range []string{"<!-- part: soak -->", "| resident memory", "| files of a table, at most", "| longest turn of the applier | ", "| write amplification, bytes of changes | "} {
 				if !strings.Contains(string(text), part) {
 					t.Errorf("the document has no %q:\n%s", part, text)
 				}
@@ -133,5 +133,54 @@ func TestGrowth(t *testing.T) {
 	}
 	if got := growth([]float64{1}); !math.IsNaN(got) {
 		t.Errorf("one value grows by %v", got)
+	}
+}
+
+// What copies wrote to data files counts for nothing; without the metric the sample is an error, not 0.
+func TestBytesToFiles(t *testing.T) {
+	metrics := map[string]float64{"pgmirror_changes_bytes_total": 1000}
+	for i, kind := range []string{"flush", "compaction", "copy", "vectors", "metadata", "index"} {
+		metrics[`pgmirror_written_bytes_total{kind="`+kind+`"}`] = float64(int(1) << i)
+	}
+	if sum, err := bytesToFiles(metrics); err != nil || sum != 63-4 {
+		t.Errorf("%v bytes, %v", sum, err)
+	}
+	if _, err := bytesToFiles(map[string]float64{}); err == nil {
+		t.Error("no error without the metric")
+	}
+}
+
+// The second half's bytes to files are held against its row changes, and a soak that does not write is no success. What came before counts in the first half.
+func TestBytesAreJudged(t *testing.T) {
+	for _, c := range []struct {
+		early, late float64 // bytes to files for each byte of changes, of the two halves
+		kept        bool
+	}{{2, 5.9, true}, {2, 6.1, false}, {9, 5, true}, {0, math.NaN(), false}} {
+		s := newSoak()
+		s.length = 2 * time.Hour
+		files, changes := 0.0, 0.0
+		for at := time.Duration(0); at < s.length; at += time.Minute {
+			s.taken = append(s.taken, sample{at, map[string]float64{"bytes to files": files, "bytes of changes": changes}})
+			ratio := c.early
+			if at >= s.length/2 {
+				ratio = c.late
+			}
+			if !math.IsNaN(ratio) {
+				files, changes = files+1000*ratio, changes+1000
+			}
+		}
+		s.amplification(parts(s.length), func(g goal) goals { return goals{g} })
+		found := false
+		for _, l := range s.report.lines {
+			if l.what == "write amplification, bytes of changes" {
+				found = true
+				if kept := l.goals[0].kept(); kept != c.kept || l.goals.String() != "≤ 6" {
+					t.Errorf("%v and %v: %s of %s is kept: %v", c.early, c.late, l.ours, l.goals, kept)
+				}
+			}
+		}
+		if !found {
+			t.Error("nothing is said")
+		}
 	}
 }

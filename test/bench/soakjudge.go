@@ -20,6 +20,8 @@ const (
 	visibilityMost = 1.05
 	// amplificationMost is twice what compaction costs a table in theory, 4.1 for 2,000 flushes (docs/decisions/0013-compaction.md), and one for the flush.
 	amplificationMost = 9.0
+	// bytesMost is for what the mirror writes to files, for each byte of the row changes.
+	bytesMost = 6.0
 )
 
 // halves are the two parts of a run that are held against each other.
@@ -111,6 +113,9 @@ func (s *soak) judge() {
 	s.report.add(line{"read states pinned and given up", fmt.Sprint(s.pinned.Load()), "", "", judged(atLeast(float64(s.pinned.Load()), 0.99*float64(s.states), "%.0f")),
 		fmt.Sprintf("by %d clients; in each a table's rows were counted", s.readers)})
 	s.amplification(h, judged)
+	first, second = halvesOf("longest turn")
+	s.report.add(line{"longest turn of the applier", fmt.Sprintf("%.1f ms", quantile(second, 1)), fmt.Sprintf("%.1f ms", quantile(first, 1)), "", nil,
+		"since the start, of all kinds: flushes and compactions begin and install in one, folds and commands take others"})
 	for _, c := range []struct{ name, format, note string }{
 		{"files", "%.0f", "live data files of all tables"}, {"deletion vectors", "%.0f", "in the current snapshots"}, {"snapshots of a table", "%.0f", "retained, most of a table"},
 		{"manifests and lists", "%.0f", "Avro files on disk"}, {"FileIndexes", "%.0f", "files on disk"}, {"files on disk", "%.0f", ""}, {"directory", "%.0f MiB", "the data directory"},
@@ -182,6 +187,10 @@ func (s *soak) amplification(h halves, judged func(goal) goals) {
 	add("checkpoints a second", "%.2f", checkpoints2/seconds2, checkpoints1/seconds1, "`checkpoint_interval` 1 s")
 	rowsTwice := (flushed2 + compacted2) / flushed2
 	add("write amplification, rows", "%.2f", rowsTwice, (flushed1+compacted1)/flushed1, "rows written to files, by flushes and compaction, for each row that was flushed", judged(atMost(rowsTwice, amplificationMost, "%g"))...)
+	files1, files2 := added("bytes to files")
+	changes1, changes2 := added("bytes of changes")
+	bytes := files2 / changes2
+	add("write amplification, bytes of changes", "%.2f", bytes, files1/changes1, "bytes written to data files (copies left out), deletion vectors, metadata and FileIndexes, for each byte of the row changes", judged(atMost(bytes, bytesMost, "%g"))...)
 	add("write amplification, bytes", "%.2f", written2/wal2, written1/wal1, "bytes that the process wrote to disk, metadata and the catalog included, for each byte of the source's WAL")
 	add("CPU of `pgmirror run`, percent of a core", "%.1f", cpu2/seconds2*100, cpu1/seconds1*100, "")
 }

@@ -21,7 +21,8 @@ import (
 	"pgmirror/test/interop"
 )
 
-// sample is what was seen at one moment, by names that are those of the lines and curves. Sizes are in MiB, but for metadata.json (KiB).
+// sample is what was seen at one moment, by names that are those of the lines and curves. Sizes are in MiB, but for metadata.json (KiB) and what is only divided by each
+// other (bytes); the longest turn is in milliseconds.
 type sample struct {
 	at     time.Duration // since the writing began
 	values map[string]float64
@@ -99,18 +100,37 @@ func (s *soak) sampleMetrics(ctx context.Context, v map[string]float64) error {
 		}
 	}
 	for name, metric := range map[string]string{"goroutines": "go_goroutines", "descriptors": "process_open_fds", "read states": "pgmirror_read_states",
-		"commits": "pgmirror_commits_total", "checkpoints": "pgmirror_checkpoints_total", "WAL": `pgmirror_watermark_lsn_bytes{watermark="received"}`} {
+		"commits": "pgmirror_commits_total", "checkpoints": "pgmirror_checkpoints_total", "WAL": `pgmirror_watermark_lsn_bytes{watermark="received"}`,
+		"longest turn": "pgmirror_applier_turn_longest_seconds", "bytes of changes": "pgmirror_changes_bytes_total"} {
 		value, ok := metrics[metric]
 		if !ok {
 			return fmt.Errorf("there is no metric %s", metric)
 		}
 		v[name] = value
 	}
+	v["longest turn"] *= 1000
+	if v["bytes to files"], err = bytesToFiles(metrics); err != nil {
+		return err
+	}
 	v["Go heap"] = mebibytes(metrics["go_memstats_heap_inuse_bytes"])
 	for _, by := range []string{"copy", "flush", "compaction"} {
 		v["file rows: "+by] = metrics[`pgmirror_file_rows_total{by="`+by+`"}`]
 	}
 	return nil
+}
+
+// bytesToFiles is what was written to files, but for the data files of copies.
+func bytesToFiles(metrics map[string]float64) (sum float64, err error) {
+	const metric, copies = "pgmirror_written_bytes_total", `{kind="copy"}`
+	if _, ok := metrics[metric+copies]; !ok {
+		return 0, fmt.Errorf("there is no metric %s", metric+copies)
+	}
+	for name, value := range metrics {
+		if labels, ok := strings.CutPrefix(name, metric); ok && labels != copies {
+			sum += value
+		}
+	}
+	return sum, nil
 }
 
 // scrape reads the metrics, by name and labels as they are written.

@@ -96,12 +96,22 @@ var early map[*table][]earlyLookup
 		{"recover.go", "	if t == nil || rows != h.Entries {", "	if t == nil {"},
 		{"recover.go", "dataName(name) != h.Files[0].Path {", "name == \"\" {"},
 	}},
-	{name: "merged files in another order", tests: "^TestIndexesStayFew$|^TestModel$", edits: []edit{{"mergeindex.go", "j.covered = append(j.covered, s)", "j.covered = append([]*segment{s}, j.covered...)"}}},
+	{name: "merged files in another order", tests: "^TestIndexesStayFew$|^TestModel$", edits: []edit{{"mergeindex.go", "j.covered = append(j.covered, coveredFile{x, file})", "j.covered = append([]coveredFile{{x, file}}, j.covered...)"}}},
 	{name: "an index unmapped while a merge reads it", tests: "^TestTruncateDuringMerge$", edits: []edit{{"mergeindex.go", "	if x.busy {\n", "	if x.busy && x.path == \"\" {\n"}}},
 	{name: "a merged index outlives its truncated files", tests: "^TestTruncateDuringMerge$", edits: []edit{
-		{"mergeindex.go", "	if at < 0 {\n", "	if at < -1 {\n"},
-		{"mergeindex.go", "	t.indexes = slices.Replace(t.indexes, at, at+len(j.inputs), j.out)\n", "	t.indexes = append(t.indexes, j.out)\n"},
+		{"mergeindex.go", "	if len(left) == 0 {\n", "	if false {\n"},
+		{"mergeindex.go", "	at := slices.Index(t.indexes, left[0])\n	t.indexes = slices.Replace(t.indexes, at, at+len(left), j.out)\n", "	t.indexes = append(t.indexes, j.out)\n"},
 	}},
+	{name: "a merge brings back what was compacted meanwhile", tests: "^TestCompactionDuringMerge$", edits: []edit{{"mergeindex.go", "		s := c.segment()\n", `		s := c.segment()
+		for _, was := range t.compacted {
+			if filepath.Base(was.file.data.Path) == j.header.Files[len(j.out.segments)].Path {
+				s = was
+			}
+		}
+`}}},
+	{name: "a merge takes the place of as many as it began with", tests: "^TestCompactionDuringMerge$", edits: []edit{{"mergeindex.go", "slices.Replace(t.indexes, at, at+len(left), j.out)", "slices.Replace(t.indexes, at, min(len(t.indexes), at+len(j.inputs)), j.out)"}}},
+	{name: "no merge while files are compacted", tests: "^TestMergeDuringCompaction$", edits: []edit{{"flusher.go", "			if !t.merging.TryLock() {\n", "			if !t.tidying.TryLock() {\n"},
+		{"flusher.go", "			t.merging.Unlock()\n", "			t.tidying.Unlock()\n"}}},
 	{name: "version loaded before the pin", tests: "^TestReadYourWrites$", edits: versionBefore(`	timeout := req.Timeout
 `)},
 	{name: "version loaded just before the pin", tests: "^TestConcurrent$", edits: versionBefore(`	p, err := m.marks.register(at)
