@@ -87,7 +87,10 @@ func (m *Mirror) knownAs(c *pgcdc.Catalog) bool {
 	}
 	return !slices.ContainsFunc(m.tables, func(t *table) bool {
 		now := seen[t.oid]
-		return t.state == stateStreaming && (now == nil || now.Unsupported != "" || now.Fingerprint != t.fingerprint || t.storage.rewritten(now))
+		if t.unsure() {
+			return now != nil && !t.shownAs(now)
+		}
+		return t.state == stateStreaming && (now == nil || now.Unsupported != "" || !t.shownAs(now))
 	})
 }
 

@@ -76,3 +76,61 @@ func TestModelSilence(t *testing.T) {
 		t.Errorf("checkpoints had %d closed tables, and %d were doubtful", closed, doubtful)
 	}
 }
+
+// TestGoodOfAFailedTable: a table that fails after rows have left silently, before a look has shown that, has nothing good but what the last commit has; one that
+// a look showed unchanged after its failure keeps what it had then, whatever changes later.
+func TestGoodOfAFailedTable(t *testing.T) {
+	for _, c := range []struct{ silent, looked bool }{{true, false}, {false, false}, {false, true}} {
+		w := newWorld(t, 4)
+		w.faults, w.pressure, w.history = 0, false, 0
+		w.allowSilence()
+		w.transaction()
+		w.start()
+		w.settle()
+		ctx := t.Context()
+		_, err := w.m.look(ctx, true)
+		w.check(err)
+		w.check(w.m.checkpoint(ctx))
+		committed := w.m.durable
+		w.transaction()
+		w.settle()
+		mt := w.table(1)
+		if c.silent {
+			w.leaf(mt)
+		}
+		w.transaction()
+		w.settle()
+		var good LSN
+		w.check(w.m.inTurn(ctx, func() error {
+			good = w.m.applied
+			w.m.fail(w.m.byOID[1], good+1, &failure{Reason: "planted", Remedy: remedyRow})
+			return nil
+		}))
+		if c.looked {
+			_, err := w.m.look(ctx, true)
+			w.check(err)
+			w.transaction()
+			w.settle()
+		}
+		if !c.silent {
+			w.transaction()
+			w.settle()
+			w.leaf(mt)
+		}
+		_, err = w.m.look(ctx, true)
+		w.check(err)
+		w.transaction()
+		w.settle()
+		w.check(w.m.inTurn(ctx, func() error {
+			f := w.m.byOID[1].failure
+			if f == nil || f.Reason != "planted" || f.Closed == c.looked || f.Good != map[bool]LSN{true: good, false: committed}[c.looked] {
+				t.Errorf("%+v: the failure is %+v; the last commit is at %s, the failure was after %s", c, f, committed, good)
+			}
+			return nil
+		}))
+		w.stop()
+		if err := <-w.ended; err != nil {
+			t.Error(err)
+		}
+	}
+}

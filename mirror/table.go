@@ -61,6 +61,16 @@ func (t *table) repaired(now *pgcdc.Table) bool {
 	return now.Unsupported == "" && (f.Gone || f.Missing != "" && (f.Missing != now.Fingerprint || now.Kind == 'p' && t.storage.rewritten(now)))
 }
 
+// unsure says whether no look has shown yet that a failed table was what it is said to have been at its last good LSN.
+func (t *table) unsure() bool {
+	return t.state == stateFailed && !t.sure && !t.failure.Closed && t.failure.Good != 0
+}
+
+// shownAs says whether a look shows the table as it is known.
+func (t *table) shownAs(now *pgcdc.Table) bool {
+	return now.Fingerprint == t.fingerprint && !t.storage.rewritten(now)
+}
+
 // shown is the state that people are told of.
 func (s tableState) shown(f *failure) string {
 	if s == stateFailed && f != nil && f.Absent {
@@ -80,6 +90,7 @@ type table struct {
 	uuid        string
 	fingerprint string
 	storage     storageMark // at the newest look that found nothing changed
+	sure        bool        // of a failed table: a look at or after its last good LSN found nothing changed
 	shape       *shape      // nil for a table that failed before it had one
 	forms       forms       // of the content
 	version     atomic.Pointer[tableVersion]

@@ -180,6 +180,9 @@ func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) error {
 	}
 	for _, t := range slices.Clone(m.tables) {
 		now, ok := seen[t.oid]
+		if c.Snapshot >= t.seen {
+			m.judgeGood(t, now, c)
+		}
 		switch {
 		case c.Snapshot < t.seen: // known as it is later
 		case t.state == stateCopying: // its join compares for itself
@@ -224,6 +227,26 @@ func (m *Mirror) compare(c *pgcdc.Catalog, kept map[uint32]pgcdc.Kept) error {
 		}
 	}
 	return nil
+}
+
+// judgeGood looks whether a failed table was what it is said to have been at its last good LSN. A look that shows it changed, the first since the failure, does
+// not say whether that came before that LSN or after it. Then only what the last commit has is good. now is nil when the look does not show the table.
+func (m *Mirror) judgeGood(t *table, now *pgcdc.Table, c *pgcdc.Catalog) {
+	switch {
+	case !t.unsure() || now == nil:
+	case t.shownAs(now):
+		t.sure = c.CheckedLSN >= t.failure.Good
+	default:
+		f := *t.failure
+		f.Closed = true
+		m.goodUpToCommit(t, &f)
+		f.Good = min(f.Good, t.failure.Good)
+		m.cfg.Log.Warn("a failed table had changed before it failed, or after that", "relation", t.String(), "good", f.Good.String())
+		t.failure, t.dirty = &f, true
+		m.closures++
+		signal(m.wantCut)
+		m.updateShared()
+	}
 }
 
 // newcomer takes up a table that was not there before. The applier's turn.
