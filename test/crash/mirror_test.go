@@ -381,7 +381,8 @@ func (c *chain) catchUp() contents {
 	return want
 }
 
-// compare reads everything that was committed on the source, once what is to be copied again has been.
+// compare reads everything that was committed on the source, once what is to be copied again has been, as has a table that changed during the first copy
+// and joins after it.
 func (c *chain) compare(l *life, want contents) {
 	c.t.Helper()
 	var state *readstate.State
@@ -390,7 +391,7 @@ func (c *chain) compare(l *life, want contents) {
 		if state, err = l.mirror.Pin(context.Background(), readstate.PinRequest{WaitSource: true, Timeout: patience}); err != nil {
 			l.fatal("read what was committed", err)
 		}
-		if !slices.ContainsFunc(state.Tables, func(t *readstate.Table) bool { return strings.Contains(t.Err, "it is being copied") }) {
+		if !slices.ContainsFunc(state.Tables, func(t *readstate.Table) bool { return strings.Contains(t.Err, "is being copied") }) {
 			break
 		}
 		state.Release()
