@@ -131,14 +131,14 @@ func (m *Mirror) leaveClosed(ctx context.Context) error {
 }
 
 func (m *Mirror) leaveOne(ctx context.Context, t *table) error {
-	for _, job := range []*sync.Mutex{&t.jobs, &t.tidying, &t.merging} {
-		if !job.TryLock() { // a flush, a compaction or a merge is under way, perhaps for long: the next checkpoint will do
-			return nil
-		}
-		defer job.Unlock()
-	}
 	held, _ := m.warehouse.Held(t.uuid)
 	return m.inTurn(ctx, func() error {
+		for _, job := range []*sync.Mutex{&t.jobs, &t.tidying, &t.merging} { // in the turn: nothing waits for one with t.jobs, for which a flush may wait that the applier waits for
+			if !job.TryLock() { // a flush, a compaction or a merge is under way, perhaps for long: the next checkpoint will do
+				return nil
+			}
+			defer job.Unlock()
+		}
 		if slices.Contains(m.tables, t) && t.closed() {
 			m.leave(t, t.failure, held.Files)
 		}

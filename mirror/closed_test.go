@@ -2,7 +2,9 @@ package mirror
 
 import (
 	"context"
+	"slices"
 	"testing"
+	"testing/synctest"
 )
 
 // TestDoubtEnds: a commit is doubtful until a look is judged that began after its cut.
@@ -57,4 +59,40 @@ func TestDoubtStays(t *testing.T) {
 	}))
 	w.stop()
 	<-w.ended
+}
+
+// TestLeaveWaitsWithoutLocks: until a closed table can be left, in a turn between two transactions, a flush of it can go on: the transaction that is being
+// applied may wait for the memory.
+func TestLeaveWaitsWithoutLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.faults, w.pressure = 0, false
+		w.transaction()
+		w.start()
+		var closed *table
+		w.check(w.m.inTurn(t.Context(), func() error {
+			closed = w.m.tables[0]
+			closed.failure = &failure{Reason: "a test", Closed: true}
+			return nil
+		}))
+		begun, end := make(chan struct{}), make(chan struct{})
+		go w.m.inTurn(t.Context(), func() error { // a transaction that waits for memory
+			close(begun)
+			<-end
+			return nil
+		})
+		<-begun
+		left := make(chan error, 1)
+		go func() { left <- w.m.leaveOne(t.Context(), closed) }()
+		synctest.Wait()
+		if closed.busy() {
+			t.Error("it waits for its turn with a lock that a flush needs")
+		}
+		close(end)
+		w.check(<-left)
+		if slices.Contains(w.m.tables, closed) {
+			t.Error("it was not left")
+		}
+		w.end()
+	})
 }

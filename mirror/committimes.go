@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unsafe"
 )
 
 // commitTimes finds the state that the source had at a time: that after the last commit, in the order of the WAL, whose commit time is not
@@ -56,6 +57,9 @@ func (c *commitTimes) trim(low LSN) {
 	c.list = c.list[drop:]
 }
 
+// bytes is its size.
+func (c *commitTimes) bytes() int64 { return int64(len(c.list)) * int64(unsafe.Sizeof(timedState{})) }
+
 // at is the LSN to read for a time; not ok when its state lies below low.
 func (c *commitTimes) at(t time.Time, low LSN) (at LSN, ok bool) {
 	ms := t.UnixMilli()
@@ -90,6 +94,13 @@ func roundUp(t time.Time) int64 {
 		ms++
 	}
 	return ms
+}
+
+// timesBytes is the memory of the commit times.
+func (w *watermarks) timesBytes() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.times.bytes()
 }
 
 // registerTime pins the state of a time. The time may not lie above both now and the newest commit's: what will be committed by then is not known.

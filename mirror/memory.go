@@ -9,6 +9,7 @@ import "sync"
 //	pinned: flushed, but a read state sees them still;
 //	the vectors that read states see                  ─▶ the state settles (read_state_limit, or at once when these take a quarter)
 //	rows that copies have read and not written        ─▶ written, each worker at a bound of its own
+//	commit times of the window                        ─▶ stay as long as history says
 //
 // The batches' room is what the others leave of the bound, and a quarter of it at least: what nobody can win back at once must not make every
 // batch a file. Mapped FileIndexes are the system's to drop and do not count; transactions that are staged or wait to be applied have a bound of their own.
@@ -36,7 +37,7 @@ func (m *Mirror) weighVisibility() {
 			}
 		}
 	}
-	m.visible.Store(n)
+	m.visible.Store(n + m.marks.timesBytes())
 	if n > m.cfg.Memory/8 && n > m.folded+m.folded/4 {
 		signal(m.wantFold)
 	}

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
+	"unsafe"
 
 	"pgmirror/deletion"
 	"pgmirror/readstate"
@@ -108,6 +110,13 @@ func TestMemoryAccount(t *testing.T) {
 		t.Errorf("%d bytes of copies are left", m.copyRows.Load())
 	}
 	runtime.KeepAlive(copied)
+
+	m.marks.history = time.Hour
+	for i := range rows {
+		m.marks.publishCommit(LSN(rows+2+i), someTime.Add(time.Duration(i)*time.Millisecond), someTime)
+	}
+	near("commit times", rows*int64(unsafe.Sizeof(timedState{})))
+	runtime.KeepAlive(m)
 }
 
 // Whatever kind of memory it is that grows, batches are flushed and changes wait before the bound is reached, down to a quarter of it for the batches.

@@ -114,6 +114,7 @@ func (m *Mirror) Collect(ch chan<- prometheus.Metric) {
 	gauge(descMemory, float64(st.Memory.MemIndex), "mem_index")
 	gauge(descMemory, float64(st.Memory.FileIndex), "file_index")
 	gauge(descMemory, float64(st.Memory.Visibility), "visibility")
+	gauge(descMemory, float64(st.Memory.Times), "commit_times")
 	gauge(descMemory, float64(st.Memory.Pinned), "pinned")
 	gauge(descMemory, float64(st.Memory.Copies), "copy")
 	gauge(descMemory, float64(st.Memory.Staged), "staged")

@@ -28,7 +28,7 @@ type Mirror struct {
 	lastFeed    atomic.Uint64 // of the batches of change feeds
 	feeds       atomic.Int64  // bytes of the lists of change feeds that are open
 	memory      atomic.Int64  // bytes in memory batches
-	visible     atomic.Int64  // bytes of visibility, as last weighed
+	visible     atomic.Int64  // bytes of visibility and of the window's commit times, as last weighed
 	pinned      atomic.Int64  // bytes of batches that only read states see, and of the vectors of read states
 	copyRows    atomic.Int64  // bytes of rows that copies hold
 	copyBytes   int64         // that a worker of a copy may hold

@@ -1,16 +1,19 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"pgmirror/globalindex"
 	"pgmirror/iceberg"
@@ -236,18 +239,43 @@ func (x *fileIndex) adopt(homes map[string]indexedFile) bool {
 	return true
 }
 
-// rebuildIndexes builds the FileIndexes of the files that have none, several at once.
+// rebuildIndexes builds the FileIndexes of the files that have none: several at once, as many as there are processors for and half of the bound of memory
+// has room for, the largest first. Status shows how far it is.
 func (m *Mirror) rebuildIndexes(ctx context.Context, homes map[string]indexedFile) error {
-	var mu sync.Mutex
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(m.cfg.FlushWorkers)
-	rebuilt, faults := 0, map[*table]error{}
+	var missing []indexedFile
+	rows := int64(0)
 	for _, home := range homes {
-		if home.segment.file.index != "" {
-			continue
+		if home.segment.file.index == "" {
+			missing = append(missing, home)
+			rows += home.segment.file.data.Rows
 		}
-		rebuilt++
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	slices.SortFunc(missing, func(a, b indexedFile) int { return cmp.Compare(b.segment.file.data.Rows, a.segment.file.data.Rows) })
+	m.cfg.Log.Info("building file indexes", "files", len(missing), "rows", rows)
+	began := m.clock.Now()
+	var mu sync.Mutex
+	built, builtRows, faults := 0, int64(0), map[*table]error{}
+	show := func() {
+		m.shared.set(func(s *sharedState) {
+			s.reason = fmt.Sprintf("building file indexes that are missing: %d of %d files, %d of %d rows", built, len(missing), builtRows, rows)
+		})
+	}
+	show()
+	defer m.shared.set(func(s *sharedState) { s.reason = "" })
+	most := m.cfg.Memory / 2
+	room := semaphore.NewWeighted(most)
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for _, home := range missing {
+		weight := min(most, home.segment.file.data.Rows*buildBytes)
 		g.Go(func() error {
+			if err := room.Acquire(gctx, weight); err != nil {
+				return err
+			}
+			defer room.Release(weight)
 			x, err := m.rebuildIndex(gctx, home.table.shape, home.segment)
 			mu.Lock()
 			defer mu.Unlock()
@@ -260,11 +288,10 @@ func (m *Mirror) rebuildIndexes(ctx context.Context, homes map[string]indexedFil
 			}
 			home.segment.file.index = x.path
 			home.table.indexes = append(home.table.indexes, x)
+			built, builtRows = built+1, builtRows+home.segment.file.data.Rows
+			show()
 			return nil
 		})
-	}
-	if rebuilt > 0 {
-		m.cfg.Log.Info("building file indexes", "files", rebuilt)
 	}
 	if err := g.Wait(); err != nil {
 		return err
@@ -272,6 +299,7 @@ func (m *Mirror) rebuildIndexes(ctx context.Context, homes map[string]indexedFil
 	for t, err := range faults {
 		m.damaged(t, err)
 	}
+	m.cfg.Log.Info("built file indexes", "files", built, "rows", builtRows, "took", m.clock.Now().Sub(began))
 	return nil
 }
 
@@ -290,6 +318,7 @@ func (m *Mirror) rebuildIndex(ctx context.Context, of *shape, s *segment) (*file
 	if err := m.files.WriteFile(path, bytes); err != nil {
 		return nil, fmt.Errorf("build the index of %s: %w", data.Path, err)
 	}
+	m.written.index.Add(int64(len(bytes)))
 	x, err := m.openIndex(path)
 	if err != nil {
 		return nil, err

@@ -56,9 +56,10 @@ type MemoryStatus struct {
 	MemIndex   int64 `json:"mem_index_bytes"`
 	FileIndex  int64 `json:"file_index_bytes"` // mapped
 	Visibility int64 `json:"visibility_bytes"`
-	Pinned     int64 `json:"pinned_bytes"` // batches that are in files, but read states see them still, and the vectors of read states
-	Copies     int64 `json:"copy_bytes"`   // rows that copies have read and not written
-	Staged     int64 `json:"staged_bytes"` // transactions that are open or wait to be applied
+	Times      int64 `json:"commit_times_bytes"` // of the window
+	Pinned     int64 `json:"pinned_bytes"`       // batches that are in files, but read states see them still, and the vectors of read states
+	Copies     int64 `json:"copy_bytes"`         // rows that copies have read and not written
+	Staged     int64 `json:"staged_bytes"`       // transactions that are open or wait to be applied
 	Limit      int64 `json:"limit_bytes"`
 }
 

@@ -126,7 +126,7 @@ func (m *Mirror) describeStatus(st *Status) {
 	for _, g := range m.garbage {
 		st.WaitingFiles += len(g.paths)
 	}
-	st.Memory = MemoryStatus{Batches: m.memory.Load(), Pinned: m.pinned.Load(), Copies: m.copyRows.Load(), Limit: m.cfg.Memory}
+	st.Memory = MemoryStatus{Batches: m.memory.Load(), Pinned: m.pinned.Load(), Copies: m.copyRows.Load(), Times: m.marks.timesBytes(), Limit: m.cfg.Memory}
 	if m.cfg.Staged != nil {
 		st.Memory.Staged = m.cfg.Staged()
 	}

@@ -112,6 +112,8 @@ var early map[*table][]earlyLookup
 	{name: "a merge takes the place of as many as it began with", tests: "^TestCompactionDuringMerge$", edits: []edit{{"mergeindex.go", "slices.Replace(t.indexes, at, at+len(left), j.out)", "slices.Replace(t.indexes, at, min(len(t.indexes), at+len(j.inputs)), j.out)"}}},
 	{name: "no merge while files are compacted", tests: "^TestMergeDuringCompaction$", edits: []edit{{"flusher.go", "			if !t.merging.TryLock() {\n", "			if !t.tidying.TryLock() {\n"},
 		{"flusher.go", "			t.merging.Unlock()\n", "			t.tidying.Unlock()\n"}}},
+	{name: "missing indexes are built all at once", tests: "^TestRebuildIndexes$", edits: []edit{{"recover.go", "		weight := min(most, home.segment.file.data.Rows*buildBytes)\n", "		weight := int64(0)\n"}, {"recover.go", "	most := m.cfg.Memory / 2\n", "	most := m.cfg.Memory\n"}}},
+	{name: "commit times do not count", tests: "^TestMemoryAccount$", edits: []edit{{"memory.go", "m.visible.Store(n + m.marks.timesBytes())", "m.visible.Store(n)"}}},
 	{name: "version loaded before the pin", tests: "^TestReadYourWrites$", edits: versionBefore(`	timeout := req.Timeout
 `)},
 	{name: "version loaded just before the pin", tests: "^TestConcurrent$", edits: versionBefore(`	p, err := m.marks.register(at)
