@@ -55,6 +55,15 @@ func TestDefects(t *testing.T) {
 	}
 }
 
+// TestMutantsApply: the text that each mutant breaks is there, once, and what is left of it are declarations.
+func TestMutantsApply(t *testing.T) {
+	for i, m := range mutants {
+		if err := newSchemata().add(filepath.Join("..", ".."), i+1, m); err != nil {
+			t.Errorf("%s: %v", m.name, err)
+		}
+	}
+}
+
 // hasTest looks for a test of the module, package.Test.
 func hasTest(t *testing.T, test string) bool {
 	t.Helper()

@@ -112,7 +112,7 @@ var early map[*table][]earlyLookup
 	{name: "a merge takes the place of as many as it began with", tests: "^TestCompactionDuringMerge$", edits: []edit{{"mergeindex.go", "slices.Replace(t.indexes, at, at+len(left), j.out)", "slices.Replace(t.indexes, at, min(len(t.indexes), at+len(j.inputs)), j.out)"}}},
 	{name: "no merge while files are compacted", tests: "^TestMergeDuringCompaction$", edits: []edit{{"flusher.go", "			if !t.merging.TryLock() {\n", "			if !t.tidying.TryLock() {\n"},
 		{"flusher.go", "			t.merging.Unlock()\n", "			t.tidying.Unlock()\n"}}},
-	{name: "missing indexes are built all at once", tests: "^TestRebuildIndexes$", edits: []edit{{"recover.go", "		weight := min(most, home.segment.file.data.Rows*buildBytes)\n", "		weight := int64(0)\n"}, {"recover.go", "	most := m.cfg.Memory / 2\n", "	most := m.cfg.Memory\n"}}},
+	{name: "missing indexes are built all at once", tests: "^TestRebuildIndexes$", edits: []edit{{"recover.go", "		weight := min(most, home.segment.file.data.Rows*buildBytes)\n", "		weight := int64(0)\n"}}},
 	{name: "commit times do not count", tests: "^TestMemoryAccount$", edits: []edit{{"memory.go", "m.visible.Store(n + m.marks.timesBytes())", "m.visible.Store(n)"}}},
 	{name: "version loaded before the pin", tests: "^TestReadYourWrites$", edits: versionBefore(`	timeout := req.Timeout
 `)},
@@ -140,7 +140,7 @@ var early map[*table][]earlyLookup
 	{name: "a flush of some shapes is taken for all", tests: "^TestModelAlters$", edits: []edit{{"rewrite.go", "if more, err := m.flushShape(ctx, t, upTo); err != nil || !more {", "if _, err := m.flushShape(ctx, t, upTo); err != nil || true {"}}},
 
 	{name: "a cut is not confirmed", tests: "^TestModelSilence$", edits: []edit{{"closed.go", "	if !sure && m.shared.get().state == \"streaming\" {\n", "	if sure = true; !sure {\n"}}},
-	{name: "a look that shows other rows confirms", tests: "^TestModelSilence$", edits: []edit{{"closed.go", " || t.storage.rewritten(now))", ")"}}},
+	{name: "a look that shows other rows confirms", tests: "^TestModelSilence$", edits: []edit{{"table.go", "return now.Fingerprint == t.fingerprint && !t.storage.rewritten(now)", "return now.Fingerprint == t.fingerprint"}}},
 	{name: "a look from before the cut confirms", tests: "^TestModelSilence$", edits: []edit{{"closed.go", "sure = m.catalogLSN >= cp.cut || ", "sure = m.catalogLSN > 0 || "}}},
 	{name: "a cut goes on with tables that were closed", tests: "^TestModelSilence$", edits: []edit{
 		{"closed.go", "	if changed && cp.attempt < confirmAgain {\n", "	if changed && cp.attempt < 0 {\n"},
