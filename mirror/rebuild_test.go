@@ -17,7 +17,7 @@ func TestRebuildIndexes(t *testing.T) {
 		name     string
 		memory   int64
 		together int
-	}{{"room for all", 1 << 30, runtime.GOMAXPROCS(0)}, {"room for one", 2, 1}} {
+	}{{"room for all", 1 << 30, max(2, runtime.GOMAXPROCS(0))}, {"room for one", 2, 1}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, 1)

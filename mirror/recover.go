@@ -239,7 +239,7 @@ func (x *fileIndex) adopt(homes map[string]indexedFile) bool {
 	return true
 }
 
-// rebuildIndexes builds the FileIndexes of the files that have none: several at once, as many as there are processors for and half of the bound of memory
+// rebuildIndexes builds the FileIndexes of the files that have none: several at once, as many as there are processors (two at least) and half of the bound of memory
 // has room for, the largest first. Status shows how far it is.
 func (m *Mirror) rebuildIndexes(ctx context.Context, homes map[string]indexedFile) error {
 	var missing []indexedFile
@@ -268,7 +268,7 @@ func (m *Mirror) rebuildIndexes(ctx context.Context, homes map[string]indexedFil
 	most := m.cfg.Memory / 2
 	room := semaphore.NewWeighted(most)
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(runtime.GOMAXPROCS(0))
+	g.SetLimit(max(2, runtime.GOMAXPROCS(0)))
 	for _, home := range missing {
 		weight := min(most, home.segment.file.data.Rows*buildBytes)
 		g.Go(func() error {
