@@ -9,6 +9,7 @@
 # make real    ten minutes of a business's whole schema under load, kills and stops; make real DURATION=1h SEED=n for others
 # make bench   pgmirror beside what bounds it, into docs/benchmarks.md
 # make bench-paper   the Retina paper's figures that bench has not, into the same document
+# make bench-size    a table of 100 million rows, into the same document
 # make bench-compare REV=…   the component benchmarks of a revision beside those of the work tree
 # make fmt vet clean
 
@@ -23,7 +24,7 @@ PLAIN := ./cmd/... ./duckdb/... ./test/...
 
 export CGO_ENABLED := 1
 
-.PHONY: build test test-versions tools demo soak sim crash real bench bench-paper bench-compare fmt vet clean
+.PHONY: build test test-versions tools demo soak sim crash real bench bench-paper bench-size bench-compare fmt vet clean
 
 build:
 	go build -trimpath -ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o bin/pgmirror ./cmd/pgmirror
@@ -87,7 +88,7 @@ real:
 SCALE ?= 1
 NOTE  ?=
 
-bench bench-paper: build
+bench bench-paper bench-size: build
 	@test/setup/packages.sh postgres
 	go build -o bin/bench ./test/bench
 	bin/bench -part $(@:bench-%=%) -pgmirror bin/pgmirror -commit '$(VERSION)' -scale $(SCALE) -note '$(NOTE)' -out docs/benchmarks.md

@@ -94,7 +94,7 @@ func ablate(ctx context.Context, args []string) error {
 
 // ablation measures what reading the memory is good for, by leaving it out.
 func (b *bench) ablation(ctx context.Context, pg *harness.Postgres) (err error) {
-	m, err := b.startMirror(pg, "live", "--checkpoint-interval", ablationCheckpoints)
+	m, err := b.startMirror(pg, liveMirror.name, "--checkpoint-interval", ablationCheckpoints)
 	if err != nil {
 		return err
 	}

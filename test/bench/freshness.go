@@ -22,7 +22,7 @@ const (
 
 // freshness measures at each rate how long a commit takes to an answer, and what the mirror costs meanwhile.
 func (b *bench) freshness(ctx context.Context, pg *harness.Postgres, rows int) (err error) {
-	m, err := b.startMirror(pg, "live")
+	m, err := b.startMirror(pg, liveMirror.name)
 	if err != nil {
 		return err
 	}

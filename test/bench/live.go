@@ -18,7 +18,7 @@ import (
 // live measures a mirror of 10 million rows: the drain of a backlog, the steady rate, a restart, and
 // freshness under writes.
 func (b *bench) live(ctx context.Context) (err error) {
-	pg, m, rows, err := b.mirrorHybench(ctx, "live")
+	pg, m, rows, err := b.mirrorHybench(ctx, liveMirror.name)
 	if err != nil {
 		return err
 	}
@@ -27,13 +27,13 @@ func (b *bench) live(ctx context.Context) (err error) {
 	if _, err := m.stop(); err != nil {
 		return err
 	}
-	if err := b.drain(ctx, pg, rows); err != nil {
+	if err := b.drain(ctx, pg, liveMirror, backlogRows, "HyBench write mix", rows); err != nil {
 		return err
 	}
 	if err := b.steady(ctx, pg); err != nil {
 		return err
 	}
-	if err := b.restart(ctx, pg, rows); err != nil {
+	if _, err := b.restart(ctx, pg, liveMirror, rows); err != nil {
 		return err
 	}
 	if err := b.ablation(ctx, pg); err != nil {
@@ -42,19 +42,29 @@ func (b *bench) live(ctx context.Context) (err error) {
 	return b.freshness(ctx, pg, rows)
 }
 
+// liveMirror is the mirror of the section live.
+var liveMirror = watched{name: "live", largest: "public.transfer"}
+
+// watched is a mirror that sections start again and again.
+type watched struct {
+	name    string // of its data directory and slot
+	largest string // of its tables
+	args    []string
+}
+
 // backlogRows is the number of row changes that each round drains.
 const backlogRows = 1_200_000
 
-// drain writes a backlog while the mirror is down, and lets pg_recvlogical and pgmirror read it, each from its own slot at the
-// same place.
-func (b *bench) drain(ctx context.Context, pg *harness.Postgres, base int) error {
+// drain writes a backlog of a mix while the mirror is down, and lets pg_recvlogical and pgmirror read it, each from its own slot at the
+// same place. The tables have base rows.
+func (b *bench) drain(ctx context.Context, pg *harness.Postgres, w watched, backlog int, mix string, base int) error {
 	version, err := majorVersion(pg)
 	if err != nil {
 		return err
 	}
 	var ours, beside, stream, cpuVisible, cpuDurable []float64
 	for round := range b.rounds {
-		rows, err := writeBacklog(ctx, pg, b.scaled(backlogRows))
+		rows, err := writeBacklog(ctx, pg, b.scaled(backlog))
 		if err != nil {
 			return err
 		}
@@ -63,7 +73,7 @@ func (b *bench) drain(ctx context.Context, pg *harness.Postgres, base int) error
 			return err
 		}
 		slot := fmt.Sprintf("beside_%d", round)
-		if err := pg.Exec(fmt.Sprintf("SELECT pg_copy_logical_replication_slot('live', '%s')", slot)); err != nil {
+		if err := pg.Exec(fmt.Sprintf("SELECT pg_copy_logical_replication_slot('%s', '%s')", w.name, slot)); err != nil {
 			return err
 		}
 		var run drained
@@ -73,7 +83,7 @@ func (b *bench) drain(ctx context.Context, pg *harness.Postgres, base int) error
 			return errors.Join(err, dropSlot(ctx, pg, slot))
 		}
 		mirrored := func() (err error) {
-			run, err = b.drainOnce(ctx, pg, end)
+			run, err = b.drainOnce(ctx, pg, w, end)
 			return err
 		}
 		order := []func() error{bare, mirrored}
@@ -94,7 +104,7 @@ func (b *bench) drain(ctx context.Context, pg *harness.Postgres, base int) error
 			rate(beside[round]), rate(ours[round]), rate(stream[round]))
 	}
 	b.report.add(line{"drain of a backlog, process start to visible", spread(ours, rate), "`pg_recvlogical`, same options, to /dev/null: " + spread(beside, rate),
-		spread(ratios(ours, beside), times), goals{atLeast(median(ratios(ours, beside)), 0.9, "%g")}, fmt.Sprintf("%d rounds of %s row changes, HyBench write mix, onto %s rows", b.rounds, amount(b.scaled(backlogRows)), amount(base))})
+		spread(ratios(ours, beside), times), goals{atLeast(median(ratios(ours, beside)), 0.9, "%g")}, fmt.Sprintf("%d rounds of %s row changes, %s, onto %s rows", b.rounds, amount(b.scaled(backlog)), mix, amount(base))})
 	b.report.add(line{"drain, stream start to visible", spread(stream, rate), "as above", spread(ratios(stream, beside), times), nil, "without starting and recovery"})
 	seconds := func(v float64) string { return fmt.Sprintf("%.1f s", v) }
 	b.report.add(line{"CPU per 1M row changes, until visible", spread(cpuVisible, seconds), "with the last checkpoint: " + spread(cpuDurable, seconds), "", nil, "all threads; a whole life of the process"})
@@ -124,8 +134,8 @@ type drained struct {
 }
 
 // drainOnce starts the mirror, waits until it shows everything, and stops it.
-func (b *bench) drainOnce(ctx context.Context, pg *harness.Postgres, end pglogrepl.LSN) (d drained, err error) {
-	m, err := b.startMirror(pg, "live")
+func (b *bench) drainOnce(ctx context.Context, pg *harness.Postgres, w watched, end pglogrepl.LSN) (d drained, err error) {
+	m, err := b.startMirror(pg, w.name, w.args...)
 	if err != nil {
 		return d, err
 	}
@@ -144,29 +154,28 @@ func (b *bench) drainOnce(ctx context.Context, pg *harness.Postgres, end pglogre
 	return d, err
 }
 
-// restart measures a clean start up to the first answer.
-func (b *bench) restart(ctx context.Context, pg *harness.Postgres, rows int) error {
-	var seconds []float64
+// restart measures a clean start up to the first answer, in seconds.
+func (b *bench) restart(ctx context.Context, pg *harness.Postgres, w watched, rows int) (seconds []float64, err error) {
 	for range b.rounds {
-		m, err := b.startMirror(pg, "live")
+		m, err := b.startMirror(pg, w.name, w.args...)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := m.answers(ctx); err != nil {
-			return err
+		if err := m.answers(ctx, w.largest); err != nil {
+			return nil, err
 		}
 		seconds = append(seconds, time.Since(m.began).Seconds())
 		if _, err := m.stop(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	b.report.add(line{fmt.Sprintf("restart of %s rows, clean, to the first DuckDB answer", amount(rows)),
-		spread(seconds, func(v float64) string { return fmt.Sprintf("%.2f s", v) }), "", "", goals{atMost(median(seconds), 5, "%g s")}, "process start to `count(*)` of the largest table, embedded engine included"})
-	return nil
+		spread(seconds, inSeconds), "", "", goals{atMost(median(seconds), 5, "%g s")}, "process start to `count(*)` of the largest table, embedded engine included"})
+	return seconds, nil
 }
 
-// answers waits for the first answer of a fresh DuckDB.
-func (p *mirrorProcess) answers(ctx context.Context) error {
+// answers waits for the first answer of a fresh DuckDB, about a table.
+func (p *mirrorProcess) answers(ctx context.Context, table string) error {
 	for {
 		client, err := p.dial(ctx)
 		if err != nil {
@@ -181,7 +190,7 @@ func (p *mirrorProcess) answers(ctx context.Context) error {
 					return err
 				}
 				defer db.Close()
-				_, err = db.Query(ctx, "SELECT count(*) FROM public.transfer")
+				_, err = db.Query(ctx, "SELECT count(*) FROM "+table)
 				return err
 			}()
 			return errors.Join(err, client.Close())

@@ -58,6 +58,7 @@ var documentParts = []part{
 		{"stale", (*bench).staleStorage},
 		{"sweeps", (*bench).sweeps},
 	}},
+	{"size", sizeIntroduction, []section{{"size", (*bench).size}}},
 }
 
 // helpers are what this program does in processes apart from the one that measures.
@@ -93,7 +94,7 @@ func main() {
 	flag.StringVar(&b.bin, "pgmirror", "bin/pgmirror", "the `program` to measure")
 	flag.Float64Var(&b.scale, "scale", 1, "`factor` on the numbers of rows")
 	flag.IntVar(&b.rounds, "rounds", 3, "`times` that the two sides of a ratio alternate")
-	flag.StringVar(&name, "part", documentParts[0].name, "`part` of the document to measure: bench or paper")
+	flag.StringVar(&name, "part", documentParts[0].name, "`part` of the document to measure: bench, paper or size")
 	flag.StringVar(&only, "only", "", "`sections` to run, separated by commas; of bench live, copy, union, replay, components; of paper dead, queries, combine, stale, sweeps")
 	flag.StringVar(&out, "out", "", "Markdown `file` to write; empty prints it")
 	flag.StringVar(&b.profile, "cpuprofile", "", "`file` for a CPU profile of the engine in the last replay")

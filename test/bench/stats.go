@@ -67,6 +67,8 @@ func rate(v float64) string {
 	return fmt.Sprintf("%.0fk rows/s", v/1e3)
 }
 
+func inSeconds(v float64) string { return fmt.Sprintf("%.2f s", v) }
+
 // amount shows a number of rows.
 func amount(n int) string {
 	if n >= 1_000_000 {

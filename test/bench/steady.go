@@ -73,7 +73,7 @@ func (b *bench) follow(ctx context.Context, pg *harness.Postgres, arrived func()
 
 // followMirrored starts the mirror and lets it catch up first.
 func (b *bench) followMirrored(ctx context.Context, pg *harness.Postgres) (f followed, err error) {
-	m, err := b.startMirror(pg, "live")
+	m, err := b.startMirror(pg, liveMirror.name)
 	if err != nil {
 		return f, err
 	}
