@@ -366,7 +366,7 @@ func TestOldCatalog(t *testing.T) {
 
 var manyCommits = flag.Int("many.commits", 300, "commits of TestManyCommits")
 
-// A table that is committed to for ever stays small: its metadata file, its manifests and its files, and a commit takes no longer. A file more a commit is
+// S-I10: a table that is committed to for ever stays small: its metadata file, its manifests and its files, and a commit takes no longer. A file more a commit is
 // what the engine's compaction undoes; here every commit takes the file away that is thirty commits old.
 func TestManyCommits(t *testing.T) {
 	clock := newSettable()

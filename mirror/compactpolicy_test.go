@@ -93,7 +93,7 @@ func (l *load) settle() {
 	l.most = max(l.most, len(l.tab.files))
 }
 
-// TestFewFiles: under any steady workload a table keeps to the files that the setting allows, or one for each eight million rows, and what compaction
+// TestFewFiles (S-P6, with the soak): under any steady workload a table keeps to the files that the setting allows, or one for each eight million rows, and what compaction
 // writes stays in proportion to what changes.
 func TestFewFiles(t *testing.T) {
 	for _, w := range []struct {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestRebuildIndexes: FileIndexes that are missing at the start are built several at once, but within half of the bound of memory, and status shows how far that is.
+// TestRebuildIndexes (S-P2, with make bench-size): FileIndexes that are missing at the start are built several at once, but within half of the bound of memory, and status shows how far that is.
 func TestRebuildIndexes(t *testing.T) {
 	for _, c := range []struct {
 		name     string

@@ -7,7 +7,7 @@ import (
 	"pgmirror/mirror"
 )
 
-// Files that many checkpoints made become few by themselves, compact makes one of them, and all readers go on finding the source's rows,
+// S-I8: files that many checkpoints made become few by themselves, compact makes one of them, and all readers go on finding the source's rows,
 // over a restart too.
 func TestCompact(t *testing.T) {
 	t.Parallel()

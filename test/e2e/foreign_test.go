@@ -9,7 +9,7 @@ import (
 	"pgmirror/test/interop"
 )
 
-// TestOtherEngines: Iceberg's Java library commits to the mirror's tables while it runs, and while it is down. Expiry, a tag and a property are
+// TestOtherEngines (S-I9): Iceberg's Java library commits to the mirror's tables while it runs, and while it is down. Expiry, a tag and a property are
 // kept; a rewrite of all files is taken over, with the rows that change meanwhile; an append fails its table alone, and a resync brings that back.
 func TestOtherEngines(t *testing.T) {
 	t.Parallel()
