@@ -16,11 +16,13 @@ type CompactReport struct {
 	Tables []CompactTable `json:"tables"`
 }
 
-// CompactTable is one table's part: its data files before and after, and the longest time for which its changes, and all others, were not applied because of it.
+// CompactTable is one table's part: its data files before and after, those among the latter that are left alone while a read state or the window is below
+// their newest row, and the longest time for which its changes, and all others, were not applied because of it.
 type CompactTable struct {
 	Name    string  `json:"name"`
 	Before  int     `json:"files_before"`
 	After   int     `json:"files_after"`
+	Waiting int     `json:"files_waiting"`
 	Stalled float64 `json:"longest_stall_seconds"`
 }
 
@@ -67,10 +69,20 @@ func (m *Mirror) Compact(ctx context.Context, req CompactRequest, progress func(
 			}
 			r.Stalled = max(r.Stalled, rw.stall.Seconds())
 		}
-		if err := m.inAnyTurn(ctx, func() error { r.After = len(t.files); return nil }); err != nil {
+		if err := m.inAnyTurn(ctx, func() error { r.count(t); return nil }); err != nil {
 			return nil, err
 		}
 	}
 	signal(m.flusher.wake) // their FileIndexes were not merged meanwhile
 	return rep, m.checkpoint(ctx)
+}
+
+// count takes in what the table has now. The applier's turn.
+func (r *CompactTable) count(t *table) {
+	r.After = len(t.files)
+	for _, s := range t.files {
+		if s.file.cuts.Load() != nil {
+			r.Waiting++
+		}
+	}
 }

@@ -116,9 +116,23 @@ func TestLongScanDuringCompaction(t *testing.T) {
 			t.Fatalf("round %d: %d of the scan's %d files are there", round, n, len(paths))
 		}
 	}
+	waiting := func() (n int) {
+		report, err := w.m.Compact(ctx, CompactRequest{}, func(string) {})
+		w.check(err)
+		for _, t := range report.Tables {
+			n += t.Waiting
+		}
+		return n
+	}
+	if waiting() == 0 {
+		t.Error("compact does not say that files wait for the scan")
+	}
 	st.Release()
 	w.check(w.m.checkpoint(ctx))
 	w.fold()
+	if n := waiting(); n != 0 {
+		t.Errorf("compact says that %d files wait, and there is no reader", n)
+	}
 	if n := there(); n == len(paths) {
 		t.Error("the scan has ended, and all of its files are kept")
 	}

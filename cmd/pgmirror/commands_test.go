@@ -73,7 +73,7 @@ func TestCommandsOverTheSocket(t *testing.T) {
 	f := &fakeProvider{answers: map[string]string{
 		"checkpoint": `{"lsn":"0/5"}`,
 		"inspect":    `{"table":"public.t","files":[{"path":"x"}]}`,
-		"compact":    `{"tables":[{"name":"public.t","files_before":3,"files_after":1,"longest_stall_seconds":0.0021}]}`,
+		"compact":    `{"tables":[{"name":"public.t","files_before":3,"files_after":2,"files_waiting":2,"longest_stall_seconds":0.0021}]}`,
 		"forget":     `{"tables":["public.t","s.u"]}`,
 		"expire":     `{"tables":[{"name":"public.t","snapshots_expired":2,"snapshots_kept":1}],"files_deleted":1,"files_waiting":4,"orphans":["/w/x"]}`,
 		"verify":     `{"lsn":"0/5","tables":[{"name":"public.n","outcome":"equal","source_rows":3,"mirror_rows":3,"unrepresentable":2},{"name":"public.t","outcome":"different","source_rows":2000,"mirror_rows":1,"reason":"the row counts differ","differences":[{"key":"id=7","source_rows":1}]}]}`,
@@ -89,7 +89,7 @@ func TestCommandsOverTheSocket(t *testing.T) {
 		{"checkpoint", "", exitOK, "lsn: 0/5\n", "working on checkpoint"},
 		{"inspect t", "", exitOK, "files: 1\npath", ""},
 		{"inspect public.t --json", "", exitOK, f.answers["inspect"], ""},
-		{"compact t", "", exitOK, "public.t: 1 file, before 3; changes waited for 2.1 ms at most\n", ""},
+		{"compact t", "", exitOK, "public.t: 2 files, before 3; changes waited for 2.1 ms at most; left alone for now, as a query, a .pin or history reads below their newest rows: 2\n", ""},
 		{"expire --dry-run --orphans", "", exitOK, "public.t: 2 snapshots would be expired, 1 kept\n1 file would be deleted, 4 to be deleted later\norphan: /w/x\n1 orphan would be deleted\n", ""},
 		{"expire", "", exitOK, "public.t: 2 snapshots expired, 1 kept\n1 file deleted, 4 to be deleted later\n", ""},
 		{"resync t", "", exitCannotRun, "", "pgmirror: resync: no table"},

@@ -36,6 +36,9 @@ snapshots name stay until those expire.`,
 				if t.Stalled > 0 {
 					fmt.Fprintf(&text, "; changes waited for %.1f ms at most", 1000*t.Stalled)
 				}
+				if t.Waiting > 0 {
+					fmt.Fprintf(&text, "; left alone for now, as a query, a .pin or history reads below their newest rows: %d", t.Waiting)
+				}
 				text.WriteByte('\n')
 			}
 			return a.print([]byte(text.String()))
