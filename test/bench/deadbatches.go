@@ -95,10 +95,9 @@ func (b *bench) deadBatchesOf(ctx context.Context, program string, s deadBatchSh
 			}
 		}
 	}
-	show := func(v float64) string { return fmt.Sprintf("%.2f ms", v) }
 	r := ratios(took[1], took[0])
-	b.say("%s: %s, %s without burying", s, spread(took[1], show), spread(took[0], show))
-	b.report.add(line{"arrival, dead batches buried: " + s.String(), spread(took[1], show), "none buried: " + spread(took[0], show), spread(r, times),
+	b.say("%s: %s, %s without burying", s, spread(took[1], fineMillis), spread(took[0], fineMillis))
+	b.report.add(line{"arrival, dead batches buried: " + s.String(), spread(took[1], fineMillis), "none buried: " + spread(took[0], fineMillis), spread(r, times),
 		goals{atMost(median(r), 1.05, "%g").of("time"), equal(stay[0]/stay[1], s.less(), "1/%g").of("bytes")},
 		fmt.Sprintf("%d runs each; %.0f bytes stay, of %.0f; batches of 1,024 rows, commits of 64", deadBatchRuns, stay[1], stay[0])})
 	return nil

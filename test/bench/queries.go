@@ -20,8 +20,6 @@ const (
 const (
 	queryLoad = 10_000 // row changes a second
 	deltaPart = 0.01   // of the rows, which the delta changes
-	// foldedAfter is when the mirror has folded whatever was deleted: it does so every minute.
-	foldedAfter = 65 * time.Second
 )
 
 // queries measures what HyBench's questions take after a delta, with its vectors and without, and under load.
@@ -35,7 +33,7 @@ func (b *bench) queries(ctx context.Context) (err error) {
 	defer func() {
 		err = errors.Join(err, runOn(context.WithoutCancel(ctx), fmt.Sprintf("0-%d", runtime.NumCPU()-1)))
 	}()
-	pg, m, rows, err := b.mirrorHybench(ctx, "queries")
+	pg, m, rows, err := b.mirrorHybench(ctx, "queries", "--read-state-limit", "5s") // what is kept to be asked again holds its LSN no longer
 	if err != nil {
 		return err
 	}
@@ -63,9 +61,6 @@ func (b *bench) askQuestions(ctx context.Context, pg *harness.Postgres, m *mirro
 	static, err := hold(ctx, client)
 	if err != nil {
 		return err
-	}
-	if static.state.Settle != nil { // there is nothing of it in memory: it need not hold the mirror back
-		static.state.Settle()
 	}
 	questions := hybenchQuestionsAt(b.scale)
 	what := fmt.Sprintf("HyBench's %d analytical questions", len(questions))

@@ -45,15 +45,7 @@ func (b *bench) staleStorage(ctx context.Context) (err error) {
 		fmt.Sprintf("HyBench of %s rows, %.0f rows/s written for %s, compaction and checkpoints at their defaults, a sample every %s, of the second half; at the end dead rows %.2f MB (%.1f %% of the live rows' number), vectors %.2f MB; "+
 			"a file's bytes are divided evenly over its rows, and files that only older snapshots name are not counted; Retina: < 2.4 %%, HyBench SF 1333",
 			amount(rows), float64(load.rows.Load())/took.Seconds(), took.Round(time.Second), staleEvery, last.dead/1e6, last.deadRows/last.rows*100, last.vectors/1e6)})
-	bits = bits[len(bits)/2:]
-	b.report.add(line{fmt.Sprintf("visibility in memory at %dk row changes/s", staleRate/1000), spread(bits, bitsPerRow), "", "", goals{atMost(median(bits), 0.3, "%g bits/row")},
-		"of the same samples, for each live row; folded every minute, so that up to a minute's deletions have their LSNs; vectors kept for queries and checkpoints included; Retina: 1.16 bits/row"})
-	state, err := client.Pin(ctx, readstate.PinRequest{})
-	if err != nil {
-		return err
-	}
-	defer state.Release()
-	if err := b.vectorSize(fmt.Sprintf("after %s at %dk row changes/s", took.Round(time.Second), staleRate/1000), state, 0.95); err != nil {
+	if err := b.steadyVisibility(ctx, client, bits[len(bits)/2:], took); err != nil {
 		return err
 	}
 	if err := b.verify(ctx, m); err != nil {
@@ -61,6 +53,27 @@ func (b *bench) staleStorage(ctx context.Context) (err error) {
 	}
 	_, err = m.stop()
 	return err
+}
+
+// steadyVisibility reports what visibility took in memory under the load, bits a row, and takes now that it has ended, and what the vectors take.
+func (b *bench) steadyVisibility(ctx context.Context, client *readstate.Client, bits []float64, took time.Duration) error {
+	state, err := client.Pin(ctx, readstate.PinRequest{})
+	if err != nil {
+		return err
+	}
+	err = b.vectorSize(fmt.Sprintf("after %s at %dk row changes/s", took.Round(time.Second), staleRate/1000), state, 0.95)
+	state.Release()
+	if err != nil {
+		return err
+	}
+	pause(ctx, foldedAfter)
+	folded, err := visibilityOf(ctx, client)
+	if err != nil {
+		return err
+	}
+	b.report.add(line{fmt.Sprintf("visibility in memory at %dk row changes/s", staleRate/1000), spread(bits, bitsPerRow), "folded, a minute after the last: " + bitsPerRow(folded), times(median(bits) / folded), goals{atMost(median(bits), 0.3, "%g bits/row")},
+		"by live rows, sampled as above; folded every minute, until then each deletion has its LSN and takes 8 bytes; vectors kept for queries and checkpoints included; Retina: 1.16 bits/row"})
+	return nil
 }
 
 // sampleStorage takes samples for a time, of files and of the bits a row that visibility takes in memory; there is one at least.
