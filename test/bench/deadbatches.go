@@ -41,11 +41,11 @@ func (s deadBatchShape) benchmark(bury bool) string {
 }
 
 func (s deadBatchShape) String() string {
-	kind := "new"
+	keys := "a key each"
 	if s.replace {
-		kind = "replacing 16"
+		keys = "over 16 keys"
 	}
-	return fmt.Sprintf("%d rows of %d bytes, %s", s.rows, s.payload, kind)
+	return fmt.Sprintf("%d rows of %d bytes, %s", s.rows, s.payload, keys)
 }
 
 // less is how many times less memory stays when dead batches are buried: of rows that replace each other, one batch.
