@@ -72,7 +72,7 @@ func (b *bench) steadyVisibility(ctx context.Context, client *readstate.Client, 
 		return err
 	}
 	b.report.add(line{fmt.Sprintf("visibility in memory at %dk row changes/s", staleRate/1000), spread(bits, bitsPerRow), "folded, a minute after the last: " + bitsPerRow(folded), times(median(bits) / folded), goals{atMost(median(bits), 0.3, "%g bits/row")},
-		"by live rows, sampled as above; folded every minute, until then each deletion has its LSN and takes 8 bytes; vectors kept for queries and checkpoints included; Retina: 1.16 bits/row"})
+		"for each live row, sampled like the bytes of dead rows; folded every minute, until then each deletion has its LSN and takes 8 bytes; vectors kept for queries and checkpoints included; Retina: 1.16 bits/row"})
 	return nil
 }
 
