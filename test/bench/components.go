@@ -18,7 +18,7 @@ const componentRows = 10_000_000
 
 // components measures each structure alone, in the order of the Retina paper's table.
 func (b *bench) components(ctx context.Context) error {
-	for _, part := range []func(context.Context) error{b.writeBuffer, b.visibilityDeletes, b.visibilityReads, b.visibilitySize, b.indexUpdates, b.fileIndexSize} {
+	for _, part := range []func(context.Context) error{b.writeBuffer, b.deadBatches, b.visibilityDeletes, b.visibilityReads, b.visibilitySize, b.indexUpdates, b.fileIndexSize} {
 		if err := part(ctx); err != nil {
 			return err
 		}

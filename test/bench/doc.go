@@ -14,7 +14,7 @@
 //	dead       files of which a vector hides rows   │ files without these rows; the same files without the vector
 //	queries    HyBench's analytical questions: with vectors, after a delta, under load │ without, before, without
 //	combine    compaction of many small files       │ DuckDB's COPY of them to one
-//	stale      bytes of dead rows and vectors under a steady load │ those of live rows
+//	stale      bytes of dead rows and vectors under a steady load │ those of live rows; visibility's size in memory
 //	sweeps     other batches, foldings, tiles       │ the defaults
 //
 // Both sides of a ratio alternate (A B A B …, or A B B A …) and the medians are compared, so that what else the machine does falls on

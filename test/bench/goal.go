@@ -24,6 +24,11 @@ func atMost(got, limit float64, format string) goal {
 	return goal{"≤ " + fmt.Sprintf(format, limit), got / limit}
 }
 
+// equal is a figure that got should be.
+func equal(got, want float64, format string) goal {
+	return goal{"= " + fmt.Sprintf(format, want), max(got/want, want/got)}
+}
+
 // of says what the bound is for, where a line has several figures.
 func (g goal) of(name string) goal {
 	g.text = name + " " + g.text

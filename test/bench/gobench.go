@@ -4,8 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // measured are the results of Go benchmarks, by name without Benchmark and the number of processors, then by unit.
@@ -28,6 +32,26 @@ func (m measured) value(name, unit string) figure {
 // goBench runs benchmarks of one of our packages, in the module's directory.
 func goBench(ctx context.Context, pkg, pattern string) (measured, error) {
 	return benchOf(exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", pattern, "pgmirror/"+pkg))
+}
+
+// testProgram builds the tests of one of our packages, for benchmarks that run many times.
+func (b *bench) testProgram(ctx context.Context, pkg, name string, flags ...string) (path string, err error) {
+	path = filepath.Join(b.dir, name)
+	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-c", "-vet=off", "-o", path}, flags, []string{"pgmirror/" + pkg})...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", cmd, err, out)
+	}
+	return path, nil
+}
+
+// runBenchmark runs one benchmark of such a program, of a name as measured has it, for about a time.
+func runBenchmark(ctx context.Context, program, name string, length time.Duration) (measured, error) {
+	return benchOf(exec.CommandContext(ctx, program, "-test.run", "^$", "-test.bench", exactly(name), "-test.benchtime", length.String()))
+}
+
+// exactly is the pattern for one benchmark alone.
+func exactly(name string) string {
+	return "^Benchmark" + strings.ReplaceAll(regexp.QuoteMeta(name), "/", "$/^") + "$"
 }
 
 // benchOf runs a command that runs benchmarks.

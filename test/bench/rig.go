@@ -80,8 +80,9 @@ func (b *bench) startMirror(pg *harness.Postgres, name string, args ...string) (
 	return p, nil
 }
 
-// mirrorHybench starts a server with HyBench's tables and a mirror of them, copied. After an error neither is there; else the caller calls stopServer.
-func (b *bench) mirrorHybench(ctx context.Context, name string) (_ *harness.Postgres, _ *mirrorProcess, rows int, err error) {
+// mirrorHybench starts a server with HyBench's tables and a mirror that has copied them, with args. After an error neither is there; else the caller
+// calls stopServer.
+func (b *bench) mirrorHybench(ctx context.Context, name string, args ...string) (_ *harness.Postgres, _ *mirrorProcess, rows int, err error) {
 	pg, err := b.startServer(name)
 	if err != nil {
 		return nil, nil, 0, err
@@ -94,7 +95,7 @@ func (b *bench) mirrorHybench(ctx context.Context, name string) (_ *harness.Post
 	if rows, err = hybench.publish(pg, b.scale); err != nil {
 		return nil, nil, 0, err
 	}
-	m, err := b.startMirror(pg, name)
+	m, err := b.startMirror(pg, name, args...)
 	if err != nil {
 		return nil, nil, 0, err
 	}

@@ -15,7 +15,7 @@ const (
 	staleEvery = 5 * time.Second
 )
 
-// staleStorage measures what dead rows and vectors take in files under a steady load, compaction at its default.
+// staleStorage measures what dead rows and vectors take in files under a steady load, and visibility in memory, compaction at its default.
 func (b *bench) staleStorage(ctx context.Context) (err error) {
 	pg, m, rows, err := b.mirrorHybench(ctx, "stale")
 	if err != nil {
@@ -29,7 +29,7 @@ func (b *bench) staleStorage(ctx context.Context) (err error) {
 	defer client.Close()
 
 	began, load := time.Now(), startPaced(ctx, pg.URL("postgres", "postgres"), staleRate, nil)
-	samples, err := sampleStorage(ctx, client, max(4*staleEvery, time.Duration(min(1, b.scale)*float64(staleFor))))
+	samples, bits, err := sampleStorage(ctx, client, max(4*staleEvery, time.Duration(min(1, b.scale)*float64(staleFor))))
 	took := time.Since(began)
 	if err := errors.Join(err, load.end()); err != nil {
 		return err
@@ -45,6 +45,9 @@ func (b *bench) staleStorage(ctx context.Context) (err error) {
 		fmt.Sprintf("HyBench of %s rows, %.0f rows/s written for %s, compaction and checkpoints at their defaults, a sample every %s, of the second half; at the end dead rows %.2f MB (%.1f %% of the live rows' number), vectors %.2f MB; "+
 			"a file's bytes are divided evenly over its rows, and files that only older snapshots name are not counted; Retina: < 2.4 %%, HyBench SF 1333",
 			amount(rows), float64(load.rows.Load())/took.Seconds(), took.Round(time.Second), staleEvery, last.dead/1e6, last.deadRows/last.rows*100, last.vectors/1e6)})
+	if err := b.steadyVisibility(ctx, client, bits[len(bits)/2:], took); err != nil {
+		return err
+	}
 	if err := b.verify(ctx, m); err != nil {
 		return err
 	}
@@ -52,16 +55,41 @@ func (b *bench) staleStorage(ctx context.Context) (err error) {
 	return err
 }
 
-// sampleStorage takes samples for a time; there is one at least.
-func sampleStorage(ctx context.Context, client *readstate.Client, length time.Duration) (samples []storage, err error) {
+// steadyVisibility reports what visibility took in memory under the load, bits a row, and takes now that it has ended, and what the vectors take.
+func (b *bench) steadyVisibility(ctx context.Context, client *readstate.Client, bits []float64, took time.Duration) error {
+	state, err := client.Pin(ctx, readstate.PinRequest{})
+	if err != nil {
+		return err
+	}
+	err = b.vectorSize(fmt.Sprintf("after %s at %dk row changes/s", took.Round(time.Second), staleRate/1000), state, 0.95)
+	state.Release()
+	if err != nil {
+		return err
+	}
+	pause(ctx, foldedAfter)
+	folded, err := visibilityOf(ctx, client)
+	if err != nil {
+		return err
+	}
+	b.report.add(line{fmt.Sprintf("visibility in memory at %dk row changes/s", staleRate/1000), spread(bits, bitsPerRow), "folded, a minute after the last: " + bitsPerRow(folded), times(median(bits) / folded), goals{atMost(median(bits), 0.3, "%g bits/row")},
+		"for each live row, sampled like the bytes of dead rows; folded every minute, until then each deletion has its LSN and takes 8 bytes; vectors kept for queries and checkpoints included; Retina: 1.16 bits/row"})
+	return nil
+}
+
+// sampleStorage takes samples for a time, of files and of the bits a row that visibility takes in memory; there is one at least.
+func sampleStorage(ctx context.Context, client *readstate.Client, length time.Duration) (samples []storage, bits []float64, err error) {
 	for end := time.Now().Add(length); time.Now().Before(end) && pause(ctx, staleEvery); {
 		s, err := storageOf(ctx, client)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		samples = append(samples, s)
+		v, err := visibilityOf(ctx, client)
+		if err != nil {
+			return nil, nil, err
+		}
+		samples, bits = append(samples, s), append(bits, v)
 	}
-	return samples, ctx.Err()
+	return samples, bits, ctx.Err()
 }
 
 // storage is what the files of a read state take, in bytes: a file's are divided evenly over its rows.

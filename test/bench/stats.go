@@ -81,6 +81,8 @@ func times(v float64) string { return fmt.Sprintf("%.2f", v) }
 
 func millis(v float64) string { return fmt.Sprintf("%.1f ms", v) }
 
+func fineMillis(v float64) string { return fmt.Sprintf("%.2f ms", v) }
+
 // percentiles shows P50 and P99 of delays in milliseconds.
 func percentiles(delays []float64) string {
 	return fmt.Sprintf("P50 %s, P99 %s", millis(quantile(delays, 0.5)), millis(quantile(delays, 0.99)))

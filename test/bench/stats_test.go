@@ -116,6 +116,7 @@ func TestComparison(t *testing.T) {
 // A line's verdict is that of its worst goal, in bold when that is missed more than three times; nothing measured reaches no goal.
 func TestVerdict(t *testing.T) {
 	most, least := func(got float64) goal { return atMost(got, 10, "%g ms") }, func(got float64) goal { return atLeast(got, 10, "%g/s") }
+	part := func(got float64) goal { return equal(got, 32, "1/%g") }
 	for _, c := range []struct {
 		goals      goals
 		text, want string
@@ -126,6 +127,9 @@ func TestVerdict(t *testing.T) {
 		{goals{most(11)}, "≤ 10 ms", "no, 1.1×"},
 		{goals{least(5)}, "≥ 10/s", "no, 2.0×"},
 		{goals{least(2)}, "≥ 10/s", "**no, 5.0×**"},
+		{goals{part(32)}, "= 1/32", "yes"},
+		{goals{part(16)}, "= 1/32", "no, 2.0×"},
+		{goals{part(128)}, "= 1/32", "**no, 4.0×**"},
 		{goals{most(5).of("P50"), most(40).of("P99"), most(1)}, "P50 ≤ 10 ms, P99 ≤ 10 ms, ≤ 10 ms", "**no, 4.0×**"},
 		{goals{most(1), most(math.NaN())}, "≤ 10 ms, ≤ 10 ms", "**no, NaN×**"},
 	} {
@@ -159,5 +163,13 @@ func TestParseBench(t *testing.T) {
 	}
 	if _, err := parseBench("BenchmarkAdd 5 fast ns/op"); err == nil {
 		t.Error("a figure that is no number was read")
+	}
+}
+
+// A benchmark's name is taken for itself alone, element by element, whatever begins or ends like it.
+func TestExactly(t *testing.T) {
+	got := exactly("DeadBatches/append/rows=4096/bury=true")
+	if want := "^BenchmarkDeadBatches$/^append$/^rows=4096$/^bury=true$"; got != want {
+		t.Errorf("the pattern is %s, want %s", got, want)
 	}
 }

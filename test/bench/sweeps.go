@@ -74,13 +74,9 @@ func (b *bench) sweepReplay(ctx context.Context, pg *harness.Postgres, settings 
 		if err != nil {
 			return err
 		}
-		live := int64(0)
-		for _, t := range st.Tables {
-			live += t.Rows
-		}
 		speed[i] = append(speed[i], float64(tape.rows)/took.visible.Seconds())
 		cpu[i] = append(cpu[i], took.cpu/float64(tape.rows)*1e6)
-		bits[i] = append(bits[i], float64(st.Memory.Visibility)*8/float64(live))
+		bits[i] = append(bits[i], visibilityBits(&st))
 		return p.verify(ctx)
 	}
 	for round := range b.rounds {
@@ -211,9 +207,5 @@ func (b *bench) buildTiles(ctx context.Context, rows int) (program string, err e
 	if err := os.WriteFile(plan, overlay, 0o644); err != nil {
 		return "", err
 	}
-	program = filepath.Join(b.dir, fmt.Sprintf("tile%d.test", rows))
-	if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", plan, "-o", program, "pgmirror/deletion").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build with tiles of %d rows: %w\n%s", rows, err, out)
-	}
-	return program, nil
+	return b.testProgram(ctx, "deletion", fmt.Sprintf("tile%d.test", rows), "-overlay", plan)
 }
