@@ -56,7 +56,7 @@ func (s deadBatchShape) less() float64 {
 	return 1
 }
 
-// deadBatches measures what it costs the arrival of rows that dead batches are buried (docs/decisions/0030-dead-batches.md), and how much memory it
+// deadBatches measures what it costs the arrival of rows that dead batches are buried (docs/decisions/0030), and how much memory it
 // wins. Each run is a process of its own: none collects another's garbage.
 func (b *bench) deadBatches(ctx context.Context) error {
 	program, err := b.testProgram(ctx, "mirror", "mirror.test")
