@@ -2,6 +2,7 @@ package duckdb
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -120,11 +121,12 @@ func (db *DB) syncViews(p *pinned) error {
 		}
 		delete(s.views, v)
 	}
-	for _, t := range define {
-		s.views[t.view] = shown{shape: t.shape()}
-		if err := db.defineView(t); err != nil {
-			// An object that the user put in its place. It is tried again after the next CREATE, DROP or ALTER.
-			db.config.Log.Warn("a mirrored table cannot be shown", "relation", t.key, "err", err)
+	if err := db.defineTogether(define); err != nil {
+		for _, t := range define {
+			if err := db.defineView(t); err != nil {
+				// An object that the user put in its place. It is tried again after the next CREATE, DROP or ALTER.
+				db.config.Log.Warn("a mirrored table cannot be shown", "relation", t.key, "err", err)
+			}
 		}
 	}
 	defined, err := db.definitions()
@@ -155,6 +157,19 @@ func (s *session) difference(p *pinned) (define []*shownTable, drop []viewName) 
 
 func compareViews(a, b viewName) int {
 	return cmp.Or(cmp.Compare(a.schema, b.schema), cmp.Compare(a.name, b.name))
+}
+
+// defineTogether makes the views of tables in one transaction, which takes less than half of the time of one for each; it makes none when one of them cannot be made.
+func (db *DB) defineTogether(tables []*shownTable) (err error) {
+	if err := db.adminExec("BEGIN"); err != nil {
+		return err
+	}
+	for _, t := range tables {
+		if err := db.defineView(t); err != nil {
+			return errors.Join(err, db.adminExec("ROLLBACK"))
+		}
+	}
+	return db.adminExec("COMMIT")
 }
 
 // defineView makes one table's view.
