@@ -31,6 +31,13 @@ func (w *world) goodOf() map[string]*failure {
 // must refuse, since the state lies below the window.
 func (w *world) compare(st *readstate.State, frozen bool) {
 	w.t.Helper()
+	w.compareAgain(st, frozen, nil)
+}
+
+// compareAgain is compare for a state that was compared before. refused are the errors that its tables had then: a table keeps its error, also when a
+// commit that was under way raises its last good LSN.
+func (w *world) compareAgain(st *readstate.State, frozen bool, refused map[string]string) {
+	w.t.Helper()
 	if len(st.Tables) != len(w.tables) {
 		w.fatal("%d tables at %s, want %d", len(st.Tables), st.LSN, len(w.tables))
 	}
@@ -53,6 +60,12 @@ func (w *world) compare(st *readstate.State, frozen bool) {
 			w.checkFailure(mt, b, f)
 		} else if b != nil && st.LSN >= b.at {
 			w.fatal("table %s did not fail at %s", mt.def.Name, b.at)
+		}
+		if was := refused[mt.def.Name]; was != "" {
+			if rt.Err != was {
+				w.fatal("the error of table %s at %s was %q, is %q", mt.def.Name, st.LSN, was, rt.Err)
+			}
+			continue
 		}
 		if f != nil && f.Closed && rt.Err == "" && !frozen { // pinned before; good are the rows of the last commit alone
 			f = nil
@@ -269,15 +282,27 @@ func (w *world) snapshot(c iceberg.Commit) {
 // pinnedState is a state that a reader keeps.
 type pinnedState struct {
 	*readstate.State
-	checkpoints int        // how many there had been
-	settled     [][]string // what it sees of each table, once it has settled
+	checkpoints int               // how many there had been
+	refused     map[string]string // the errors that its tables had when it was pinned
+	settled     [][]string        // what it sees of each table, once it has settled
+}
+
+// refusedIn lists the errors of a state's tables.
+func refusedIn(st *readstate.State) map[string]string {
+	refused := map[string]string{}
+	for _, rt := range st.Tables {
+		if rt.Err != "" {
+			refused[rt.Name.Name] = rt.Err
+		}
+	}
+	return refused
 }
 
 // settleState lets a state go on without its LSN.
 func (w *world) settleState(p *pinnedState) {
 	w.t.Helper()
 	w.note("the state at %s settles", p.LSN)
-	w.compare(p.State, false)
+	w.compareAgain(p.State, false, p.refused)
 	for _, rt := range p.Tables {
 		p.settled = append(p.settled, w.rowsOf(rt))
 	}
@@ -309,7 +334,7 @@ func (w *world) readSomewhere() {
 	from := at + LSN(w.rng.Uint64N(uint64(high-at)+1))
 	w.compareChanges(from, from+LSN(w.rng.Uint64N(uint64(high-from)+1)))
 	if len(w.pinned) < 4 && w.rng.IntN(3) == 0 {
-		w.pinned = append(w.pinned, pinnedState{State: st, checkpoints: w.snapshots})
+		w.pinned = append(w.pinned, pinnedState{State: st, checkpoints: w.snapshots, refused: refusedIn(st)})
 		return
 	}
 	st.Release()
@@ -329,7 +354,7 @@ func (w *world) readAgain() {
 	case w.rng.IntN(4) == 0:
 		w.settleState(p)
 	default:
-		w.compare(p.State, false)
+		w.compareAgain(p.State, false, p.refused)
 	}
 	w.longest = max(w.longest, w.snapshots-w.pinned[i].checkpoints)
 	if w.rng.IntN(6) == 0 {
