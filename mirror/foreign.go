@@ -129,8 +129,12 @@ func (m *Mirror) movedTable(ctx context.Context, mt iceberg.MovedTable) (t *tabl
 }
 
 // stopForeign fails a table that another writer has changed. In its place comes one that holds what the last commit made of it; readers of before
-// keep what they see. The caller holds t.jobs, t.tidying and t.merging. The applier's turn.
+// keep what they see. Nothing is to be done for a table in whose place another has come meanwhile: the commit that creates that drops it. The caller holds
+// t.jobs, t.tidying and t.merging. The applier's turn.
 func (m *Mirror) stopForeign(t *table, f *iceberg.Foreign, reason string) {
+	if !slices.Contains(m.tables, t) {
+		return
+	}
 	why := failure{LSN: m.applied, Remedy: remedyForeign}
 	m.goodUpToCommit(t, &why)
 	reason = "another writer has changed the Iceberg table: " + reason

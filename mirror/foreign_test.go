@@ -673,3 +673,60 @@ func TestForeignRewriteInsideATransaction(t *testing.T) {
 	w.check(w.m.checkpoint(t.Context()))
 	w.end()
 }
+
+// examined runs once before what another writer made of a table is looked at.
+type examined struct {
+	*fakeWarehouse
+	before func()
+}
+
+func (w *examined) Examine(ctx context.Context, moved iceberg.MovedTable) (*iceberg.Foreign, error) {
+	if before := w.before; before != nil {
+		w.before = nil
+		before()
+	}
+	return w.fakeWarehouse.Examine(ctx, moved)
+}
+
+// TestForeignChangeOfAReplacedTable: a table that is copied again while what another writer did to it is looked at goes on with its new content.
+func TestForeignChangeOfAReplacedTable(t *testing.T) {
+	w, f := rewritten(t, 3)
+	w.ware.mu.Lock()
+	f.Reason, f.Removed, f.Added = "snapshot 1 (append by spark 4.0) was committed", nil, nil
+	w.ware.mu.Unlock()
+	ware := &examined{fakeWarehouse: w.ware}
+	w.m.warehouse = ware
+	replaced := w.table(1)
+	rejoin := func() {
+		w.check(w.m.inTurn(t.Context(), func() error {
+			w.m.wantJoin(replaced.def.OID, w.m.byOID[replaced.def.OID], "asked for")
+			return nil
+		}))
+		end := w.source.idle()
+		w.deliver(pgcdc.Event{WALEnd: end})
+		w.passed(end)
+		w.joined()
+	}
+	moved, err := ware.Moved(t.Context())
+	w.check(err)
+	ware.before = rejoin
+	w.m.checkpointing.Lock()
+	err = w.m.settleForeign(t.Context(), moved, "")
+	w.m.checkpointing.Unlock()
+	w.check(err)
+	for range 2 {
+		w.transaction()
+		w.settle()
+		w.audit()
+		w.readSomewhere()
+		w.check(w.m.checkpoint(t.Context()))
+		rejoin()
+	}
+	w.check(w.m.inTurn(t.Context(), func() error {
+		if n := len(w.m.tables); n != len(w.tables) {
+			return fmt.Errorf("the mirror has %d tables, the source %d", n, len(w.tables))
+		}
+		return nil
+	}))
+	w.end()
+}
