@@ -128,7 +128,15 @@ func (w *world) checkFailure(mt *modelTable, b *modelFault, f *failure) {
 }
 
 // rowsOf reads a table of a state as a client does: files without their deleted rows, batches without theirs.
-func (w *world) rowsOf(t *readstate.Table) (rows []string) {
+func (w *world) rowsOf(t *readstate.Table) []string {
+	w.t.Helper()
+	rows, err := w.tryRowsOf(t)
+	w.check(err)
+	return rows
+}
+
+// tryRowsOf is rowsOf; the error is that of a batch.
+func (w *world) tryRowsOf(t *readstate.Table) (rows []string, err error) {
 	w.t.Helper()
 	columns := make([]int, t.Schema.NumFields())
 	for i := range columns {
@@ -142,7 +150,9 @@ func (w *world) rowsOf(t *readstate.Table) (rows []string) {
 		half := b.Rows / 2
 		for _, part := range [][2]int{{0, half}, {half, b.Rows}} {
 			arrays, err := b.Columns.Read(columns, part[0], part[1])
-			w.check(err)
+			if err != nil {
+				return nil, err
+			}
 			for row := part[0]; row < part[1]; row++ {
 				if !b.Deleted.Contains(uint32(row)) {
 					rows = append(rows, showRow(arrays, row-part[0]))
@@ -151,7 +161,7 @@ func (w *world) rowsOf(t *readstate.Table) (rows []string) {
 		}
 	}
 	slices.Sort(rows)
-	return rows
+	return rows, nil
 }
 
 func (w *world) rowsOfFile(path string, n int64, fields []arrow.Field, deleted func(uint32) bool) (rows []string) {
@@ -235,18 +245,29 @@ func (w *world) snapshot(c iceberg.Commit) {
 	if doc.Cut != c.LSN {
 		w.fatal("the commit at %s stores the cut %s", c.LSN, doc.Cut)
 	}
+	w.compareCommitted(doc, w.ware.tables)
+	for _, r := range doc.Tables {
+		if r.State != stateCopying && r.Failure != nil && r.Failure.Closed {
+			w.closedSeen++
+		}
+	}
+	if w.snapshots++; doc.Certain < doc.Cut {
+		w.doubtfulSeen++
+	}
+}
+
+// compareCommitted compares what a commit shows of each table, by uuid, with the model.
+func (w *world) compareCommitted(doc *document, tables map[string]*iceberg.TableState) {
+	w.t.Helper()
 	for _, r := range doc.Tables {
 		if r.State == stateCopying {
 			continue
 		}
-		at := c.LSN
+		at := doc.Cut
 		if r.Failure != nil {
 			at = min(at, r.Failure.Good)
 		}
-		held := w.ware.tables[r.UUID]
-		if r.Failure != nil && r.Failure.Closed {
-			w.closedSeen++
-		}
+		held := tables[r.UUID]
 		if at == 0 {
 			if held != nil && !r.Failure.Closed {
 				w.fatal("table %s was never copied but is committed", r.Name.Name)
@@ -273,9 +294,6 @@ func (w *world) snapshot(c iceberg.Commit) {
 		if want := w.expected(w.table(r.OID), held.Schema, at); !slices.Equal(got, want) {
 			w.fatal("committed snapshot of %s at %s:\n got %v\nwant %v", r.Name.Name, at, got, want)
 		}
-	}
-	if w.snapshots++; doc.Certain < doc.Cut {
-		w.doubtfulSeen++
 	}
 }
 
