@@ -392,9 +392,7 @@ func (s *sim) finish() {
 	if st.LSN < s.source.end() {
 		s.t.Errorf("the mirror is at %s, the source at %s", st.LSN, s.source.end())
 	}
-	s.model.Lock()
-	s.compare(st, false)
-	s.model.Unlock()
+	s.withModel(func() { s.compare(st, false) })
 	st.Release()
 	s.check(m.Check(ctx))
 	stop()

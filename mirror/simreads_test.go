@@ -60,6 +60,13 @@ func (r *simReading) inWindow() LSN {
 	return low + LSN(r.r.Uint64N(uint64(high-low)+1))
 }
 
+// withModel does what looks at the model. It gives that back also when the test fails.
+func (s *sim) withModel(do func()) {
+	s.model.Lock()
+	defer s.model.Unlock()
+	do()
+}
+
 // tableViews is how the mirror's tables stand at one moment.
 type tableViews []*tableView
 
@@ -174,12 +181,12 @@ func (r *simReading) rows(st *readstate.State) {
 			continue
 		}
 		got := r.rowsOf(whole)
-		r.model.Lock()
-		mt := r.tables[slices.IndexFunc(r.tables, func(t *modelTable) bool { return t.def.Name == rt.Name.Name })]
-		if want := r.expected(mt, whole.Schema, st.LSN); !slices.Equal(got, want) {
-			r.fatal("table %s at %s:\n got %v\nwant %v", rt.Name, st.LSN, got, want)
-		}
-		r.model.Unlock()
+		r.withModel(func() {
+			mt := r.tables[slices.IndexFunc(r.tables, func(t *modelTable) bool { return t.def.Name == rt.Name.Name })]
+			if want := r.expected(mt, whole.Schema, st.LSN); !slices.Equal(got, want) {
+				r.fatal("table %s at %s:\n got %v\nwant %v", rt.Name, st.LSN, got, want)
+			}
+		})
 	}
 	r.count(func(c *simCounts) {
 		if c.Reads++; settled {
@@ -191,8 +198,14 @@ func (r *simReading) rows(st *readstate.State) {
 // ofTime reads the state after the last commit, in the order of the WAL, up to a time. What the source had by then is waited for.
 func (r *simReading) ofTime(ctx context.Context) {
 	req := readstate.PinRequest{Timeout: time.Minute, WaitLSN: r.source.end()}
-	req.AtTime = time.Now().Add(-clocksApart - time.Duration(r.r.Int64N(int64(10*time.Minute)))/time.Duration(1+r.r.IntN(1000))) // no later commit has a time so early
 	commits := r.source.after(0)
+	if len(commits) == 0 {
+		return
+	}
+	req.AtTime = commits[len(commits)-1-r.r.IntN(min(len(commits), 30))].at.Add(time.Duration(r.r.IntN(4)) * time.Millisecond)
+	if latest := time.Now().Add(-clocksApart); req.AtTime.After(latest) { // no later commit has a time so early
+		req.AtTime = latest
+	}
 	asked := req.AtTime.Truncate(time.Millisecond)
 	last := len(commits) - 1
 	for last >= 0 && commits[last].at.Truncate(time.Microsecond).After(asked) {
@@ -218,9 +231,7 @@ func (r *simReading) ofTime(ctx context.Context) {
 
 // feed reads the changes of a table.
 func (r *simReading) feed(ctx context.Context) {
-	r.model.Lock()
 	mt := r.tables[r.r.IntN(len(r.tables))]
-	r.model.Unlock()
 	name := readstate.TableName{Schema: "public", Name: mt.def.Name}
 	from, to := r.inWindow(), r.inWindow()
 	if from = min(from, to); from == 0 {
@@ -252,10 +263,10 @@ func (r *simReading) feed(ctx context.Context) {
 		}
 		return // reads of the clients' fail too
 	}
-	r.model.Lock()
-	n := r.compareFeed(mt, st.Tables[0], rows, from, to)
-	r.model.Unlock()
-	r.count(func(c *simCounts) { c.Feeds++; c.Changes += n })
+	r.withModel(func() {
+		n := r.compareFeed(mt, st.Tables[0], rows, from, to)
+		r.count(func(c *simCounts) { c.Feeds++; c.Changes += n })
+	})
 }
 
 // beyond reads a retained checkpoint, which it holds for as long as it reads.
@@ -283,23 +294,25 @@ func (r *simReading) beyond(ctx context.Context) {
 		return // a call failed, or the mirror is at its end
 	}
 	low := r.m.marks.low()
+	shown, ok := r.ware.shownAt(at) // tables that are dropped from now on can be read in it still
 	for range 2 {
-		r.model.Lock()
-		shown, ok := r.ware.shownAt(at)
-		if ok && !r.leaving {
+		r.withModel(func() {
+			if !ok || r.leaving {
+				return
+			}
 			doc, err := decodeDocument(shown.doc)
 			r.check(err)
-			if doc.Phase == phaseStreaming {
-				doc.Tables = slices.DeleteFunc(doc.Tables, func(t tableRecord) bool { return shown.tables[t.UUID] == nil })
-				r.compareCommitted(doc, shown.tables)
-				r.count(func(c *simCounts) {
-					if at < low {
-						c.Beyond++
-					}
-				})
+			if doc.Phase != phaseStreaming {
+				return
 			}
-		}
-		r.model.Unlock()
+			doc.Tables = slices.DeleteFunc(doc.Tables, func(t tableRecord) bool { return shown.tables[t.UUID] == nil })
+			r.compareCommitted(doc, shown.tables)
+			r.count(func(c *simCounts) {
+				if at < low {
+					c.Beyond++
+				}
+			})
+		})
 		r.sleep(ctx, 10*time.Minute)
 	}
 }
