@@ -35,18 +35,22 @@ func (w *world) compareChanges(from, to LSN) {
 			continue
 		}
 		w.check(err)
-		rt := st.Tables[0]
-		got := w.rowsOf(rt)
-		want := mt.changes(from, to, w.columnsShown(mt, arrow.NewSchema(rt.Schema.Fields()[changeColumns:], nil), to))
-		if mt.def.Identity == pgcdc.IdentityFull {
-			got, want = settled(got), settled(want)
-		}
-		if !slices.Equal(got, want) {
-			w.fatal("changes of table %s from %s to %s:\n got %v\nwant %v", name, from, to, got, want)
-		}
-		w.changesSeen += len(got)
+		w.changesSeen += w.compareFeed(mt, st.Tables[0], w.rowsOf(st.Tables[0]), from, to)
 		st.Release()
 	}
+}
+
+// compareFeed compares the rows of a change feed, above from and at or below to, with the model, and says how many there are.
+func (w *world) compareFeed(mt *modelTable, rt *readstate.Table, rows []string, from, to LSN) int {
+	w.t.Helper()
+	want := mt.changes(from, to, w.columnsShown(mt, arrow.NewSchema(rt.Schema.Fields()[changeColumns:], nil), to))
+	if mt.def.Identity == pgcdc.IdentityFull {
+		rows, want = settled(rows), settled(want)
+	}
+	if !slices.Equal(rows, want) {
+		w.fatal("changes of table %s from %s to %s:\n got %v\nwant %v", rt.Name, from, to, rows, want)
+	}
+	return len(rows)
 }
 
 // changes prints what a feed must list: versions that were visible at some LSN.

@@ -97,6 +97,7 @@ type fakeSource struct {
 	slot      bool
 	xid       uint32
 	now       time.Time
+	clock     func() time.Time // if set, of the commits; else each is a millisecond later than the one before
 	tables    []pgcdc.Table
 	rows      func(oid uint32, at LSN) [][]cell // what a snapshot at an LSN sees
 
@@ -149,6 +150,9 @@ func (s *fakeSource) commit(changes []message) *commit {
 	defer s.mu.Unlock()
 	s.xid++
 	s.now = s.now.Add(time.Millisecond)
+	if s.clock != nil {
+		s.now = s.clock()
+	}
 	c := &commit{commitLSN: s.insert + 8, end: s.insert + 64 + LSN(8*len(changes)), xid: s.xid, at: s.now, changes: changes, tables: slices.Clone(s.tables)}
 	s.insert = c.end
 	s.wal = append(s.wal, c)

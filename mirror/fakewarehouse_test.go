@@ -56,6 +56,9 @@ type fakeWarehouse struct {
 
 	// retains: older snapshots keep naming the files of before, until Expire. named are such files, listed those that no snapshot names any more.
 	retains bool
+	// snapshots are what commits showed, oldest first, the newest last; the others as far as they are retained or one of holds asks for them.
+	snapshots []fakeSnapshot
+	holds     map[*LSN]bool
 	// foreign is what another writer made of tables that no commit has met yet, by uuid; nil: nobody is to go on from it. refused are such tables.
 	foreign map[string]*iceberg.Foreign
 	refused map[string]bool
@@ -69,6 +72,15 @@ type fakeWarehouse struct {
 	now      func() time.Time
 }
 
+// fakeSnapshot is what all tables held from a commit's cut up to, but not including, that of the next.
+type fakeSnapshot struct {
+	cut, until LSN // until is 0 for the newest
+	doc        []byte
+	tables     map[string]*iceberg.TableState // by uuid
+}
+
+func (s *fakeSnapshot) shows(at LSN) bool { return s.cut <= at && (s.until == 0 || at < s.until) }
+
 // lastCut is the newest LSN that is durable.
 func (w *fakeWarehouse) lastCut() LSN {
 	w.mu.Lock()
@@ -77,7 +89,7 @@ func (w *fakeWarehouse) lastCut() LSN {
 }
 
 func newFakeWarehouse() *fakeWarehouse {
-	return &fakeWarehouse{lineage: map[string][2]int64{}, foreign: map[string]*iceberg.Foreign{}, refused: map[string]bool{}, named: map[string]bool{}, listed: map[string]time.Time{}, now: time.Now, tables: map[string]*iceberg.TableState{}, files: map[string][]arrow.RecordBatch{}}
+	return &fakeWarehouse{lineage: map[string][2]int64{}, foreign: map[string]*iceberg.Foreign{}, refused: map[string]bool{}, named: map[string]bool{}, listed: map[string]time.Time{}, holds: map[*LSN]bool{}, now: time.Now, tables: map[string]*iceberg.TableState{}, files: map[string][]arrow.RecordBatch{}}
 }
 
 func (w *fakeWarehouse) Load(context.Context) (*iceberg.State, error) {
@@ -89,6 +101,7 @@ func (w *fakeWarehouse) Load(context.Context) (*iceberg.State, error) {
 	}
 	w.crashing = nil
 	clear(w.refused)
+	clear(w.holds)
 	st := &iceberg.State{Mirror: w.doc}
 	for _, t := range w.tables {
 		if err := w.faulty[t.Name.Name]; err != nil {
@@ -389,31 +402,83 @@ func (w *fakeWarehouse) commit(c iceberg.Commit) (*iceberg.Result, error) {
 	}
 	w.tables, w.doc, w.cut = next, slices.Clone(c.Mirror), c.LSN
 	w.history = append(w.history, c)
+	w.showLocked(c)
 	unreachable := dropped
+	let := func(path string) { // go, once no snapshot names it
+		if w.retains || w.shownLocked(path) {
+			w.named[path] = true
+		} else {
+			unreachable = append(unreachable, path)
+		}
+	}
 	for uuid, f := range w.crashing {
 		if !slices.ContainsFunc(c.Tables, func(tc iceberg.TableCommit) bool { return tc.UUID == uuid }) {
 			continue
 		}
 		delete(w.crashing, uuid)
 		for _, d := range f.Removed {
-			if w.retains {
-				w.named[d.Path] = true
-			} else {
-				unreachable = append(unreachable, d.Path)
-			}
+			let(d.Path)
 		}
 	}
 	for _, tc := range c.Tables {
-		if !w.retains {
-			unreachable = append(unreachable, tc.Remove...)
-			continue
-		}
 		for _, path := range tc.Remove {
-			w.named[path] = true
+			let(path)
 		}
 	}
 	w.listLocked(unreachable)
 	return &iceberg.Result{Unreachable: unreachable}, nil
+}
+
+// showLocked notes what a commit shows.
+func (w *fakeWarehouse) showLocked(c iceberg.Commit) {
+	if n := len(w.snapshots); n > 0 {
+		w.snapshots[n-1].until = c.LSN
+	}
+	w.snapshots = append(w.snapshots, fakeSnapshot{cut: c.LSN, doc: slices.Clone(c.Mirror), tables: maps.Clone(w.tables)})
+	if !w.retains {
+		w.forgetLocked()
+	}
+}
+
+// forgetLocked lets the snapshots go that are not the newest and that nobody holds.
+func (w *fakeWarehouse) forgetLocked() {
+	w.snapshots = slices.DeleteFunc(w.snapshots, func(s fakeSnapshot) bool {
+		held := false
+		for at := range w.holds {
+			held = held || s.shows(*at)
+		}
+		return s.until != 0 && !held
+	})
+}
+
+// shownLocked says whether an older snapshot of a table that is still there names a file.
+func (w *fakeWarehouse) shownLocked(path string) bool {
+	return slices.ContainsFunc(w.snapshots[:max(0, len(w.snapshots)-1)], func(s fakeSnapshot) bool {
+		for uuid, t := range s.tables {
+			if w.tables[uuid] != nil && slices.ContainsFunc(t.Files, func(f iceberg.DataFile) bool { return f.Path == path }) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// shownAt is the retained snapshot that shows an LSN, of the tables that are still there.
+func (w *fakeWarehouse) shownAt(at LSN) (shown fakeSnapshot, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.shownAtLocked(at)
+}
+
+func (w *fakeWarehouse) shownAtLocked(at LSN) (shown fakeSnapshot, ok bool) {
+	i := slices.IndexFunc(w.snapshots, func(s fakeSnapshot) bool { return s.shows(at) })
+	if i < 0 {
+		return shown, false
+	}
+	shown = w.snapshots[i]
+	shown.tables = maps.Clone(shown.tables)
+	maps.DeleteFunc(shown.tables, func(uuid string, _ *iceberg.TableState) bool { return w.tables[uuid] == nil })
+	return shown, true
 }
 
 func (w *fakeWarehouse) Moved(context.Context) (list []iceberg.MovedTable, err error) {
@@ -480,7 +545,7 @@ func (w *fakeWarehouse) listLocked(paths []string) {
 	}
 }
 
-// Expire makes the older snapshots go, all at once.
+// Expire makes the older snapshots go that nobody holds, all at once.
 func (w *fakeWarehouse) Expire(_ context.Context, _ int, dryRun bool) (*iceberg.Expiry, error) {
 	if w.expiring != nil {
 		if err := w.expiring(); err != nil {
@@ -491,14 +556,32 @@ func (w *fakeWarehouse) Expire(_ context.Context, _ int, dryRun bool) (*iceberg.
 	defer w.mu.Unlock()
 	x := &iceberg.Expiry{}
 	if !dryRun {
-		x.Unreachable = slices.Sorted(maps.Keys(w.named))
-		clear(w.named)
+		w.forgetLocked()
+		for _, path := range slices.Sorted(maps.Keys(w.named)) {
+			if !w.shownLocked(path) {
+				x.Unreachable = append(x.Unreachable, path)
+				delete(w.named, path)
+			}
+		}
 		w.listLocked(x.Unreachable)
 	}
 	return x, nil
 }
 
-func (w *fakeWarehouse) Hold(LSN) ([]iceberg.DataFile, func(), error) { return nil, func() {}, nil }
+func (w *fakeWarehouse) Hold(at LSN) (files []iceberg.DataFile, release func(), err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	shown, _ := w.shownAtLocked(at)
+	for _, t := range shown.tables {
+		files = append(files, t.Files...)
+	}
+	w.holds[&at] = true
+	return files, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.holds, &at)
+	}, nil
+}
 
 func (w *fakeWarehouse) Lineage(_, path string) (firstRowID, sequence int64, ok bool) {
 	w.mu.Lock()

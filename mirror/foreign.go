@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"sync"
 
@@ -128,8 +129,12 @@ func (m *Mirror) movedTable(ctx context.Context, mt iceberg.MovedTable) (t *tabl
 }
 
 // stopForeign fails a table that another writer has changed. In its place comes one that holds what the last commit made of it; readers of before
-// keep what they see. The caller holds t.jobs, t.tidying and t.merging. The applier's turn.
+// keep what they see. Nothing is to be done for a table in whose place another has come meanwhile: the commit that creates that drops it. The caller holds
+// t.jobs, t.tidying and t.merging. The applier's turn.
 func (m *Mirror) stopForeign(t *table, f *iceberg.Foreign, reason string) {
+	if !slices.Contains(m.tables, t) {
+		return
+	}
 	why := failure{LSN: m.applied, Remedy: remedyForeign}
 	m.goodUpToCommit(t, &why)
 	reason = "another writer has changed the Iceberg table: " + reason
@@ -329,7 +334,7 @@ func (rw *foreignRewrite) find() (reason string) {
 	return ""
 }
 
-// read reads what was not read yet: the rows of both sides, and the new files' keys. The error is our disk's, or that of a stop; what is wrong with the files
+// read reads what was not read yet: the rows of both sides, and the new files' keys. The error is the machine's, or that of a stop; what is wrong with the files
 // is the reason.
 func (rw *foreignRewrite) read(ctx context.Context, m *Mirror) (reason string, err error) {
 	if rw.places == nil {
@@ -339,13 +344,19 @@ func (rw *foreignRewrite) read(ctx context.Context, m *Mirror) (reason string, e
 	}
 	if rw.indexed == nil {
 		if err := rw.index(ctx, m); err != nil {
-			if fault := context.Cause(ctx); fault != nil || isDiskFull(err) {
-				return "", err
-			}
-			return err.Error(), nil // a file that we cannot read
+			return wrongFile(ctx, err)
 		}
 	}
 	return "", nil
+}
+
+// wrongFile says whether what came of reading a file is the file's fault, and so a reason, or the machine's: too many open files, a disk that does not take
+// what we write.
+func wrongFile(ctx context.Context, fault error) (reason string, err error) {
+	if context.Cause(ctx) != nil || !errors.Is(fault, iceberg.ErrCorrupt) {
+		return "", fault
+	}
+	return fault.Error(), nil
 }
 
 // match pairs the live rows of the removed files with those of the added ones: the same values in all columns and the same create LSN. Rows that are
@@ -405,20 +416,15 @@ func (rw *foreignRewrite) hash(ctx context.Context, m *Mirror, files []iceberg.D
 		live := data.Rows - int64(data.Deleted.Cardinality())
 		err := rw.eachRow(ctx, m, data, func(row uint32, encoded []byte) error {
 			if live--; live < 0 || int64(row) >= data.Rows {
-				return fmt.Errorf("it has more than the %d rows that it is said to have", data.Rows)
+				return fmt.Errorf("%w: it has more than the %d rows that it is said to have", iceberg.ErrCorrupt, data.Rows)
 			}
 			return into.add(sortedRow{xxh3.Hash128(encoded), place{uint32(i), row}})
 		})
-		switch {
-		case into.err != nil:
-			return "", into.err
-		case context.Cause(ctx) != nil || errors.Is(err, ErrStopped):
-			return "", err
-		case err == nil && live > 0:
-			err = fmt.Errorf("it has fewer than the %d rows that it is said to have", data.Rows)
+		if err == nil && live > 0 {
+			err = fmt.Errorf("%w: it has fewer than the %d rows that it is said to have", iceberg.ErrCorrupt, data.Rows)
 		}
 		if err != nil {
-			return fmt.Sprintf("read %s: %v", data.Path, err), nil
+			return wrongFile(ctx, fmt.Errorf("read %s: %w", data.Path, err))
 		}
 	}
 	into.end()
@@ -428,6 +434,9 @@ func (rw *foreignRewrite) hash(ctx context.Context, m *Mirror, files []iceberg.D
 // eachRow hands out the canonical encoding of each live row of a file, its create LSN first; it is lent until each returns. An error of each ends it.
 func (rw *foreignRewrite) eachRow(ctx context.Context, m *Mirror, data iceberg.DataFile, each func(row uint32, encoded []byte) error) error {
 	r, err := m.warehouse.OpenData(data.Path)
+	if errors.Is(err, fs.ErrPermission) { // the other writer's doing
+		err = fmt.Errorf("%w: %w", iceberg.ErrCorrupt, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -447,12 +456,12 @@ func (rw *foreignRewrite) eachRow(ctx context.Context, m *Mirror, data iceberg.D
 			return err
 		}
 		if lsns, ok := columns[0].(*array.Int64); !ok || lsns.NullN() > 0 {
-			return fmt.Errorf("its column %s is not one of ours", iceberg.LSNColumn)
+			return fmt.Errorf("%w: its column %s is not one of ours", iceberg.ErrCorrupt, iceberg.LSNColumn)
 		}
 		values := make([]valueAppender, len(columns))
 		for i, c := range columns {
 			if values[i], err = appenderOf(c, false); err != nil {
-				return err
+				return fmt.Errorf("%w: %w", iceberg.ErrCorrupt, err)
 			}
 		}
 		for row := range int(rec.NumRows()) {

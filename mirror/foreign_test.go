@@ -2,7 +2,9 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"runtime"
 	"slices"
@@ -26,6 +28,10 @@ import (
 func (w *fakeWarehouse) rewrite(uuid string, intn func(int) int) *iceberg.Foreign {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.rewriteLocked(uuid, intn)
+}
+
+func (w *fakeWarehouse) rewriteLocked(uuid string, intn func(int) int) *iceberg.Foreign {
 	t := w.tables[uuid]
 	f := &iceberg.Foreign{Name: t.Name, UUID: uuid}
 	type cell struct {
@@ -85,7 +91,9 @@ func (w *fakeWarehouse) rewrite(uuid string, intn func(int) int) *iceberg.Foreig
 		w.files[data.Path] = []arrow.RecordBatch{array.NewRecordBatch(schema, columns, data.Rows)}
 		f.Added = append(f.Added, data)
 	}
-	w.mixed = true
+	if !w.mixed { // writers look at it
+		w.mixed = true
+	}
 	w.foreign[uuid] = f
 	return f
 }
@@ -94,22 +102,17 @@ func (w *fakeWarehouse) rewrite(uuid string, intn func(int) int) *iceberg.Foreig
 func (w *world) anotherCommits() {
 	w.t.Helper()
 	w.ware.mu.Lock()
+	defer w.ware.mu.Unlock()
 	byName := slices.SortedFunc(maps.Values(w.ware.tables), func(a, b *iceberg.TableState) int { return a.Name.Compare(b.Name) })
-	w.ware.mu.Unlock()
 	if len(byName) == 0 {
 		return
 	}
 	t := byName[w.rng.IntN(len(byName))]
-	w.ware.mu.Lock()
-	busy := w.ware.foreign[t.UUID] != nil || w.ware.crashing[t.UUID] != nil
-	w.ware.mu.Unlock()
-	if busy {
+	if w.ware.foreign[t.UUID] != nil || w.ware.crashing[t.UUID] != nil {
 		return
 	}
-	f := w.ware.rewrite(t.UUID, w.rng.IntN)
+	f := w.ware.rewriteLocked(t.UUID, w.rng.IntN)
 	what := "rewrites"
-	w.ware.mu.Lock()
-	defer w.ware.mu.Unlock()
 	switch w.rng.IntN(12) {
 	case 0:
 		f.Reason, f.Removed, f.Added, what = "snapshot 1 (append by spark 4.0) was committed", nil, nil, "appends to"
@@ -121,6 +124,9 @@ func (w *world) anotherCommits() {
 		f.Removed, f.Added, what = nil, nil, "tags"
 	}
 	w.note("another engine %s %s: %d files become %d", what, t.Name.Name, len(f.Removed), len(f.Added))
+	if what != "rewrites" && what != "tags" {
+		w.spoiled[t.UUID] = true
+	}
 }
 
 // TestModelWithAnotherWriter: whatever another engine does to the Iceberg tables, and whenever, the mirror goes on; rows that it has moved to other
@@ -569,30 +575,55 @@ func allAlike(rec arrow.RecordBatch) bool {
 	return !slices.ContainsFunc(rec.Columns(), func(c arrow.Array) bool { return c.ValueStr(0) != c.ValueStr(1) })
 }
 
-// TestForeignRewriteOnAFullDisk: a disk that takes no more fails no table; what was written is removed, and the rewrite is taken over when there is room.
-func TestForeignRewriteOnAFullDisk(t *testing.T) {
-	for at := range 12 {
-		w, f := rewritten(t, 3)
-		calls := 0
-		w.files.writing = func() error {
-			if calls++; calls > at {
-				return fmt.Errorf("write: %w", syscall.ENOSPC)
+// TestForeignRewriteAndTheMachine: a disk that takes no more, or fails, and too many open files fail no table; what was written is removed, and the rewrite is taken
+// over when it can be.
+func TestForeignRewriteAndTheMachine(t *testing.T) {
+	for _, fault := range []syscall.Errno{syscall.ENOSPC, syscall.EIO, syscall.EMFILE} {
+		for at := range 12 {
+			w, f := rewritten(t, 3)
+			calls := 0
+			fails := func() error {
+				if calls++; calls > at {
+					return fmt.Errorf("the machine: %w", fault)
+				}
+				return nil
 			}
-			return nil
+			if fault == syscall.EMFILE {
+				w.ware.unreadable = func(string) error { return fails() }
+			} else {
+				w.files.writing = fails
+			}
+			if err := w.m.lookForForeign(t.Context()); !errors.Is(err, fault) && calls > at {
+				w.fatal("%s, call %d: %v", fault, at, err)
+			}
+			w.noRuns()
+			w.files.writing, w.ware.unreadable = nil, nil
+			w.check(w.m.lookForForeign(t.Context()))
+			if !w.streams(f.UUID) || len(w.ware.foreign) > 0 {
+				w.fatal("it was not taken over")
+			}
+			w.noRuns()
+			w.check(w.m.checkpoint(t.Context()))
+			w.end()
 		}
-		if err := w.m.lookForForeign(t.Context()); !isDiskFull(err) {
-			w.fatal("write %d: %v", at, err)
-		}
-		w.noRuns()
-		w.files.writing = nil
-		w.check(w.m.lookForForeign(t.Context()))
-		if !w.streams(f.UUID) || len(w.ware.foreign) > 0 {
-			w.fatal("it was not taken over")
-		}
-		w.noRuns()
-		w.check(w.m.checkpoint(t.Context()))
-		w.end()
 	}
+}
+
+// TestForeignRewriteOfClosedFiles: files that the other engine does not let us read fail their table alone.
+func TestForeignRewriteOfClosedFiles(t *testing.T) {
+	w, f := rewritten(t, 3)
+	w.ware.unreadable = func(path string) error {
+		if strings.HasSuffix(path, "-other.parquet") {
+			return &fs.PathError{Op: "open", Path: path, Err: syscall.EACCES}
+		}
+		return nil
+	}
+	w.check(w.m.lookForForeign(t.Context()))
+	w.noRuns()
+	if w.streams(f.UUID) {
+		t.Error("the table streams")
+	}
+	w.end()
 }
 
 // TestForeignRewriteAtAStop: a stop does not wait until a rewrite is read that no checkpoint has met.
@@ -640,5 +671,62 @@ func TestForeignRewriteInsideATransaction(t *testing.T) {
 	w.audit()
 	w.readSomewhere()
 	w.check(w.m.checkpoint(t.Context()))
+	w.end()
+}
+
+// examined runs once before what another writer made of a table is looked at.
+type examined struct {
+	*fakeWarehouse
+	before func()
+}
+
+func (w *examined) Examine(ctx context.Context, moved iceberg.MovedTable) (*iceberg.Foreign, error) {
+	if before := w.before; before != nil {
+		w.before = nil
+		before()
+	}
+	return w.fakeWarehouse.Examine(ctx, moved)
+}
+
+// TestForeignChangeOfAReplacedTable: a table that is copied again while what another writer did to it is looked at goes on with its new content.
+func TestForeignChangeOfAReplacedTable(t *testing.T) {
+	w, f := rewritten(t, 3)
+	w.ware.mu.Lock()
+	f.Reason, f.Removed, f.Added = "snapshot 1 (append by spark 4.0) was committed", nil, nil
+	w.ware.mu.Unlock()
+	ware := &examined{fakeWarehouse: w.ware}
+	w.m.warehouse = ware
+	replaced := w.table(1)
+	rejoin := func() {
+		w.check(w.m.inTurn(t.Context(), func() error {
+			w.m.wantJoin(replaced.def.OID, w.m.byOID[replaced.def.OID], "asked for")
+			return nil
+		}))
+		end := w.source.idle()
+		w.deliver(pgcdc.Event{WALEnd: end})
+		w.passed(end)
+		w.joined()
+	}
+	moved, err := ware.Moved(t.Context())
+	w.check(err)
+	ware.before = rejoin
+	w.m.checkpointing.Lock()
+	err = w.m.settleForeign(t.Context(), moved, "")
+	w.m.checkpointing.Unlock()
+	w.check(err)
+	for range 2 {
+		w.transaction()
+		w.settle()
+		w.audit()
+		w.readSomewhere()
+		w.check(w.m.checkpoint(t.Context()))
+		rejoin()
+	}
+	w.check(w.m.inTurn(t.Context(), func() error {
+		if n := len(w.m.tables); n != len(w.tables) {
+			return fmt.Errorf("the mirror has %d tables, the source %d", n, len(w.tables))
+		}
+		return nil
+	}))
 	w.end()
 }

@@ -223,8 +223,13 @@ func (m *Mirror) joinThese(ctx context.Context, queue []*join) error {
 		} else {
 			faults = append(faults, err)
 		}
-		// What it holds is not kept while the others are copied.
-		if err := m.inTurn(ctx, func() error { j.giveBack(m, err); return nil }); err != nil {
+		// What it holds is not kept while the others are copied, unless it has joined.
+		if err := m.inTurn(ctx, func() error {
+			if m.joins[j.oid] == j {
+				j.giveBack(m, err)
+			}
+			return nil
+		}); err != nil {
 			return err
 		}
 	}

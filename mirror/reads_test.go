@@ -31,6 +31,13 @@ func (w *world) goodOf() map[string]*failure {
 // must refuse, since the state lies below the window.
 func (w *world) compare(st *readstate.State, frozen bool) {
 	w.t.Helper()
+	w.compareAgain(st, frozen, nil)
+}
+
+// compareAgain is compare for a state that was compared before. refused are the errors that its tables had then: a table keeps its error, also when a
+// commit that was under way raises its last good LSN.
+func (w *world) compareAgain(st *readstate.State, frozen bool, refused map[string]string) {
+	w.t.Helper()
 	if len(st.Tables) != len(w.tables) {
 		w.fatal("%d tables at %s, want %d", len(st.Tables), st.LSN, len(w.tables))
 	}
@@ -53,6 +60,12 @@ func (w *world) compare(st *readstate.State, frozen bool) {
 			w.checkFailure(mt, b, f)
 		} else if b != nil && st.LSN >= b.at {
 			w.fatal("table %s did not fail at %s", mt.def.Name, b.at)
+		}
+		if was := refused[mt.def.Name]; was != "" {
+			if rt.Err != was {
+				w.fatal("the error of table %s at %s was %q, is %q", mt.def.Name, st.LSN, was, rt.Err)
+			}
+			continue
 		}
 		if f != nil && f.Closed && rt.Err == "" && !frozen { // pinned before; good are the rows of the last commit alone
 			f = nil
@@ -115,7 +128,15 @@ func (w *world) checkFailure(mt *modelTable, b *modelFault, f *failure) {
 }
 
 // rowsOf reads a table of a state as a client does: files without their deleted rows, batches without theirs.
-func (w *world) rowsOf(t *readstate.Table) (rows []string) {
+func (w *world) rowsOf(t *readstate.Table) []string {
+	w.t.Helper()
+	rows, err := w.tryRowsOf(t)
+	w.check(err)
+	return rows
+}
+
+// tryRowsOf is rowsOf; the error is that of a batch.
+func (w *world) tryRowsOf(t *readstate.Table) (rows []string, err error) {
 	w.t.Helper()
 	columns := make([]int, t.Schema.NumFields())
 	for i := range columns {
@@ -129,7 +150,9 @@ func (w *world) rowsOf(t *readstate.Table) (rows []string) {
 		half := b.Rows / 2
 		for _, part := range [][2]int{{0, half}, {half, b.Rows}} {
 			arrays, err := b.Columns.Read(columns, part[0], part[1])
-			w.check(err)
+			if err != nil {
+				return nil, err
+			}
 			for row := part[0]; row < part[1]; row++ {
 				if !b.Deleted.Contains(uint32(row)) {
 					rows = append(rows, showRow(arrays, row-part[0]))
@@ -138,7 +161,7 @@ func (w *world) rowsOf(t *readstate.Table) (rows []string) {
 		}
 	}
 	slices.Sort(rows)
-	return rows
+	return rows, nil
 }
 
 func (w *world) rowsOfFile(path string, n int64, fields []arrow.Field, deleted func(uint32) bool) (rows []string) {
@@ -222,18 +245,29 @@ func (w *world) snapshot(c iceberg.Commit) {
 	if doc.Cut != c.LSN {
 		w.fatal("the commit at %s stores the cut %s", c.LSN, doc.Cut)
 	}
+	w.compareCommitted(doc, w.ware.tables)
+	for _, r := range doc.Tables {
+		if r.State != stateCopying && r.Failure != nil && r.Failure.Closed {
+			w.closedSeen++
+		}
+	}
+	if w.snapshots++; doc.Certain < doc.Cut {
+		w.doubtfulSeen++
+	}
+}
+
+// compareCommitted compares what a commit shows of each table, by uuid, with the model.
+func (w *world) compareCommitted(doc *document, tables map[string]*iceberg.TableState) {
+	w.t.Helper()
 	for _, r := range doc.Tables {
 		if r.State == stateCopying {
 			continue
 		}
-		at := c.LSN
+		at := doc.Cut
 		if r.Failure != nil {
 			at = min(at, r.Failure.Good)
 		}
-		held := w.ware.tables[r.UUID]
-		if r.Failure != nil && r.Failure.Closed {
-			w.closedSeen++
-		}
+		held := tables[r.UUID]
 		if at == 0 {
 			if held != nil && !r.Failure.Closed {
 				w.fatal("table %s was never copied but is committed", r.Name.Name)
@@ -261,23 +295,32 @@ func (w *world) snapshot(c iceberg.Commit) {
 			w.fatal("committed snapshot of %s at %s:\n got %v\nwant %v", r.Name.Name, at, got, want)
 		}
 	}
-	if w.snapshots++; doc.Certain < doc.Cut {
-		w.doubtfulSeen++
-	}
 }
 
 // pinnedState is a state that a reader keeps.
 type pinnedState struct {
 	*readstate.State
-	checkpoints int        // how many there had been
-	settled     [][]string // what it sees of each table, once it has settled
+	checkpoints int               // how many there had been
+	refused     map[string]string // the errors that its tables had when it was pinned
+	settled     [][]string        // what it sees of each table, once it has settled
+}
+
+// refusedIn lists the errors of a state's tables.
+func refusedIn(st *readstate.State) map[string]string {
+	refused := map[string]string{}
+	for _, rt := range st.Tables {
+		if rt.Err != "" {
+			refused[rt.Name.Name] = rt.Err
+		}
+	}
+	return refused
 }
 
 // settleState lets a state go on without its LSN.
 func (w *world) settleState(p *pinnedState) {
 	w.t.Helper()
 	w.note("the state at %s settles", p.LSN)
-	w.compare(p.State, false)
+	w.compareAgain(p.State, false, p.refused)
 	for _, rt := range p.Tables {
 		p.settled = append(p.settled, w.rowsOf(rt))
 	}
@@ -309,7 +352,7 @@ func (w *world) readSomewhere() {
 	from := at + LSN(w.rng.Uint64N(uint64(high-at)+1))
 	w.compareChanges(from, from+LSN(w.rng.Uint64N(uint64(high-from)+1)))
 	if len(w.pinned) < 4 && w.rng.IntN(3) == 0 {
-		w.pinned = append(w.pinned, pinnedState{State: st, checkpoints: w.snapshots})
+		w.pinned = append(w.pinned, pinnedState{State: st, checkpoints: w.snapshots, refused: refusedIn(st)})
 		return
 	}
 	st.Release()
@@ -329,7 +372,7 @@ func (w *world) readAgain() {
 	case w.rng.IntN(4) == 0:
 		w.settleState(p)
 	default:
-		w.compare(p.State, false)
+		w.compareAgain(p.State, false, p.refused)
 	}
 	w.longest = max(w.longest, w.snapshots-w.pinned[i].checkpoints)
 	if w.rng.IntN(6) == 0 {

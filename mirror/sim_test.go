@@ -9,14 +9,13 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"slices"
 	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/apache/arrow-go/v18/arrow"
 
 	"pgmirror/iceberg"
 	"pgmirror/pgcdc"
@@ -31,8 +30,9 @@ var (
 
 // TestSimulation runs whole mirrors, with all their goroutines, over a source, a warehouse and files in memory and in virtual time
 // (testing/synctest): a life of hours takes a moment. Lives end by a stop, by a death at any call to the outside, or by an error that such a call
-// returned; connections are lost. Readers come at any time and stay for up to an hour. Everything that anyone reads, and everything committed, is
-// what the model says, and nothing is acknowledged that is not durable.
+// returned; connections are lost, data files cannot be read or are said to be damaged, and another engine commits to the tables. Readers come at any time
+// and stay for up to an hour, some through the server of read states, where old states settle. Everything that anyone reads, and everything committed, is
+// what the model says; a table fails for a reason alone, and is copied again; and nothing is acknowledged that is not durable.
 //
 // A seed decides what happens; the order of goroutines is the runtime's.
 func TestSimulation(t *testing.T) {
@@ -54,20 +54,21 @@ func TestSimulation(t *testing.T) {
 		})
 	}
 	t.Logf("%+v", *total)
-	if *simSeed == 0 && last >= 30 && !t.Failed() && (total.Deaths < 20 || total.Failures < 10 || total.Lost < 20 || total.Reads < 1000 || total.Checkpoints < 100) {
+	if *simSeed == 0 && last >= 30 && !t.Failed() && total.tooLittle() {
 		t.Errorf("too little happened: %+v", *total)
 	}
 }
 
 // TestEveryEffect lets one call to the outside after the other be the last one of its life, and return an error once.
 func TestEveryEffect(t *testing.T) {
-	calls := 0
+	calls, read := 0, false // read: a call failed that reads a data file
 	one := func(p plan) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSim(t, 1)
-			s.life(p, 40)
+			s.life(p, 30)
 			calls = max(calls, s.called)
 			s.finish()
+			read = s.counts.Reading > 0
 		})
 	}
 	one(plan{})
@@ -78,6 +79,9 @@ func TestEveryEffect(t *testing.T) {
 	for at := 1; at <= calls; at += *simEvery {
 		one(plan{dieAt: at})
 		one(plan{failAt: at, failures: 1})
+		if read {
+			one(plan{failAt: at, failures: 1, damage: true})
+		}
 		if t.Failed() {
 			t.Fatalf("call %d", at)
 		}
@@ -86,21 +90,37 @@ func TestEveryEffect(t *testing.T) {
 
 // plan is what happens to one life.
 type plan struct {
-	dieAt    int // the call from which on nothing reaches the outside any more; 0: none
-	failAt   int // the first call that returns an error; 0: none
-	failures int // how many in a row do
-	lose     int // of so many calls to the source one loses the connection; 0: none
+	dieAt    int             // the call from which on nothing reaches the outside any more; 0: none
+	failAt   int             // the first call that returns an error; 0: none
+	failures int             // how many in a row do
+	only     map[string]bool // the calls that count for these; nil: all
+	damage   bool            // failing reads of data files say that the file is damaged
+	lose     int             // of so many calls to the source one loses the connection; 0: none
 }
 
-type simCounts struct{ Lives, Deaths, Failures, Lost, Reads, Checkpoints int }
+type simCounts struct {
+	Lives, Deaths, Failures, Lost, Reads, Checkpoints int
+
+	Reading             int // reads of data files that failed
+	Damaged             int // tables that failed for such a one
+	Adopted, Spoiled    int // another engine's commits that were taken over, and tables that failed for one
+	Resyncs             int
+	AtTime, Beyond      int // reads of a time, and of a checkpoint below the window
+	Feeds, Changes      int // change feeds, and what they listed
+	Settled, Afterwards int // states that settled, and reads of such
+	Frozen              int // reads of failed tables at their last good LSN
+}
 
 func (c *simCounts) add(o simCounts) {
-	c.Lives += o.Lives
-	c.Deaths += o.Deaths
-	c.Failures += o.Failures
-	c.Lost += o.Lost
-	c.Reads += o.Reads
-	c.Checkpoints += o.Checkpoints
+	to, from := reflect.ValueOf(c).Elem(), reflect.ValueOf(o)
+	for i := range to.NumField() {
+		to.Field(i).SetInt(to.Field(i).Int() + from.Field(i).Int())
+	}
+}
+
+func (c *simCounts) tooLittle() bool {
+	return c.Deaths < 20 || c.Failures < 10 || c.Lost < 20 || c.Reads < 1000 || c.Checkpoints < 100 || c.Reading < 10 || c.Damaged < 3 || c.Adopted < 20 || c.Spoiled < 3 ||
+		c.Resyncs < 3 || c.AtTime < 20 || c.Beyond < 20 || c.Feeds < 100 || c.Changes < 100 || c.Settled < 20 || c.Afterwards < 20 || c.Frozen < 3
 }
 
 // sim is a world whose mirror runs by itself.
@@ -114,19 +134,30 @@ type sim struct {
 	dead   bool
 	luck   *rand.Rand
 	counts simCounts
+	failed map[string]bool // by uuid, failed tables that were counted
+	wanted map[string]bool // tables that are being copied again because somebody asked
+	plans  plan            // what lives so far had in their plans, as far as it outlives them
+
+	leaving bool   // the mirror is to stop; the model's
+	states  string // directory of states that have settled
 }
 
 // errIO is what a disk says that does not always work.
 var errIO = fmt.Errorf("write: %w", syscall.EIO)
 
 func newSim(t *testing.T, seed uint64) *sim {
-	s := &sim{world: newWorld(t, seed), luck: rand.New(rand.NewPCG(seed, 9))}
-	s.faults, s.pressure = 0, false
+	s := &sim{world: newWorld(t, seed), luck: rand.New(rand.NewPCG(seed, 9)), failed: map[string]bool{}, wanted: map[string]bool{}}
+	s.states = t.TempDir()
+	s.faults, s.pressure, s.ware.mixed = 0, false, true
+	if s.history > 0 && seed%2 == 0 {
+		s.history = 20 * time.Minute
+	}
 	s.ware.now, s.ware.retains = time.Now, seed%2 == 0
 	if seed%3 > 0 {
 		s.ware.grace = 10 * time.Minute
 	}
 	s.sending = false // the source's own stream tells what happens
+	s.source.clock = func() time.Time { return time.Now().Add(-time.Duration(s.rng.IntN(int(clocksApart)))) }
 	rows := s.source.rows
 	s.source.rows = func(oid uint32, at LSN) [][]cell {
 		s.model.Lock()
@@ -154,14 +185,26 @@ func newSim(t *testing.T, seed uint64) *sim {
 	return s
 }
 
+// clocksApart is how far the times of commits go back at most: the source's cores take them before they write the commits.
+const clocksApart = 5 * time.Millisecond
+
+// seldom are calls that few of all are.
+var seldom = []string{"open data file", "read columns", "read a row", "look for other writers", "examine", "hold", "map index", "list indexes"}
+
 // randomPlan chooses what happens to a life. The mirror makes some ten calls at its start and about as many a checkpoint.
 func (s *sim) randomPlan() plan {
-	var p plan
-	switch s.rng.IntN(4) {
-	case 0:
+	p := plan{damage: s.rng.IntN(2) == 0}
+	switch s.rng.IntN(7) {
+	case 0, 1:
 		p.dieAt = 1 + s.rng.IntN(300)
-	case 1:
+	case 2:
 		p.failAt, p.failures = 1+s.rng.IntN(200), 1+s.rng.IntN(3)
+	case 3:
+		p.only = map[string]bool{seldom[s.rng.IntN(len(seldom))]: true}
+		p.failAt, p.failures = 1+s.rng.IntN(10), 1+s.rng.IntN(3)
+	case 4:
+		p.only = map[string]bool{"open data file": true, "read columns": true, "read a row": true}
+		p.failAt, p.failures = 1+s.rng.IntN(40), 1+s.rng.IntN(3)
 	}
 	if s.rng.IntN(2) == 0 {
 		p.lose = 2 + s.rng.IntN(60)
@@ -170,9 +213,15 @@ func (s *sim) randomPlan() plan {
 }
 
 // call is asked before each call to the outside.
-func (s *sim) call(string) error {
+func (s *sim) call(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.plan.only != nil && !s.plan.only[name] {
+		if s.dead {
+			return errPowerCut
+		}
+		return nil
+	}
 	s.called++
 	switch n := s.called; {
 	case s.dead || n == s.plan.dieAt:
@@ -185,15 +234,34 @@ func (s *sim) call(string) error {
 	return nil
 }
 
+// damaging says whether a read that fails is of a damaged file.
+func (s *sim) damaging() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts.Reading++
+	return s.plan.damage
+}
+
+func (s *sim) count(what func(*simCounts)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	what(&s.counts)
+}
+
 // life lets a mirror run through some steps, and end as the plan says or by a stop.
 func (s *sim) life(p plan, steps int) {
 	s.t.Helper()
+	s.mu.Lock()
 	s.plan, s.called, s.dead = p, 0, false
+	clear(s.wanted)
+	s.plans.damage = s.plans.damage || p.damage
+	s.mu.Unlock()
+	s.leaving = false
 	m, err := New(Config{Slot: "m", Publications: []string{"p"}, IndexDir: s.dir, BatchRows: 1 + s.rng.IntN(12), FlushWorkers: 1 + s.rng.IntN(2),
 		CopyWorkers: 1 + s.rng.IntN(2), History: s.history, NullUnrepresentable: s.nullBad, FileRows: 1 + s.rng.Int64N(5), Grace: s.ware.grace, Effect: s.call,
 		Log: slog.New(slog.DiscardHandler)}, s.source, simWarehouse{s.ware, s}, simFiles{s.files, s}, SystemClock())
 	s.check(err)
-	m.compactRun, m.compactRows, m.replaySlice, m.carrySlice = 2, 40, 1+s.rng.IntN(4), s.rng.IntN(3)
+	m.compactRun, m.compactRows, m.replaySlice, m.carrySlice, m.sortRows = 2, 40, 1+s.rng.IntN(4), s.rng.IntN(3), 1+s.rng.IntN(8)
 	if s.rng.IntN(2) == 0 {
 		m.cfg.Memory = 1 << 12 << s.rng.IntN(8)
 	}
@@ -201,10 +269,14 @@ func (s *sim) life(p plan, steps int) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()
+	server := s.serve(m)
 	var readers sync.WaitGroup
-	for range 3 {
-		r := rand.New(rand.NewPCG(s.rng.Uint64(), 2))
-		readers.Go(func() { s.reads(ctx, m, r) })
+	for i := range 3 {
+		r := &simReading{sim: s, m: m, from: m, r: rand.New(rand.NewPCG(s.rng.Uint64(), 2))}
+		if i == 0 {
+			r.from, r.server = server.client, server
+		}
+		readers.Go(func() { r.run(ctx) })
 	}
 	over := false
 	for ; steps > 0 && !over && !s.t.Failed() && !s.died(); steps-- {
@@ -212,9 +284,15 @@ func (s *sim) life(p plan, steps int) {
 		for range s.rng.IntN(4) {
 			s.transaction()
 		}
+		if s.rng.IntN(8) == 0 {
+			s.anotherCommits()
+		}
 		s.model.Unlock()
 		if s.rng.IntN(5) == 0 {
 			s.source.idle()
+		}
+		if s.rng.IntN(5) == 0 {
+			readers.Go(func() { s.copyFailed(ctx, m) })
 		}
 		pause := time.Duration(s.rng.Int64N(int64(200 * time.Millisecond)))
 		switch s.rng.IntN(10) {
@@ -229,15 +307,22 @@ func (s *sim) life(p plan, steps int) {
 		case <-time.After(pause):
 		}
 	}
+	s.model.Lock()
+	s.leaving = true
+	s.model.Unlock()
 	stop()
 	if !over {
 		err = <-ended
 	}
 	readers.Wait()
+	server.stop()
+	s.nothingHeld(m)
 	s.counts.Lives++
 	switch {
 	case s.died():
 		s.counts.Deaths++
+	case errors.Is(err, iceberg.ErrCorrupt):
+		s.t.Fatalf("a damaged data file ended the mirror: %v", err)
 	case err != nil && !errors.Is(err, errIO) && !pgcdc.IsRetryable(err):
 		s.t.Fatalf("the mirror ended with %v", err)
 	}
@@ -246,6 +331,9 @@ func (s *sim) life(p plan, steps int) {
 	}
 	if s.died() && s.rng.IntN(2) == 0 {
 		s.loseIndexes()
+	}
+	if s.rng.IntN(4) == 0 {
+		s.anotherCommits()
 	}
 }
 
@@ -279,23 +367,19 @@ func (s *sim) finish() {
 		return
 	}
 	s.life(plan{}, 5)
-	m, err := New(Config{Slot: "m", Publications: []string{"p"}, IndexDir: s.dir, Grace: s.ware.grace, Log: slog.New(slog.DiscardHandler)}, s.source, s.ware, s.files, SystemClock())
+	m, err := New(Config{Slot: "m", Publications: []string{"p"}, IndexDir: s.dir, NullUnrepresentable: s.nullBad, Grace: s.ware.grace, Log: slog.New(slog.DiscardHandler)}, s.source, s.ware, s.files, SystemClock())
 	s.check(err)
 	s.m = m
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()
-	for {
-		st, err := m.Pin(ctx, readstate.PinRequest{WaitSource: true, Timeout: time.Hour})
+	for tries := 1; ; tries++ {
+		err := s.mend(ctx, m)
 		if err == nil {
-			if st.LSN < s.source.end() {
-				s.t.Errorf("the mirror is at %s, the source at %s", st.LSN, s.source.end())
-			}
-			s.model.Lock()
-			s.compare(st, false)
-			s.model.Unlock()
-			st.Release()
 			break
+		}
+		if tries == 1000 {
+			s.t.Fatalf("tables cannot be mended: %v", err)
 		}
 		select {
 		case <-time.After(time.Second):
@@ -303,6 +387,13 @@ func (s *sim) finish() {
 			s.t.Fatalf("the last life ended with %v", err)
 		}
 	}
+	st, err := m.Pin(ctx, readstate.PinRequest{WaitSource: true, Timeout: time.Hour})
+	s.check(err)
+	if st.LSN < s.source.end() {
+		s.t.Errorf("the mirror is at %s, the source at %s", st.LSN, s.source.end())
+	}
+	s.withModel(func() { s.compare(st, false) })
+	st.Release()
 	s.check(m.Check(ctx))
 	stop()
 	if err := <-ended; err != nil {
@@ -318,157 +409,4 @@ func (s *sim) finish() {
 	for _, f := range logs {
 		s.t.Errorf("%s is left", f.Name())
 	}
-}
-
-// reads reads again and again as long as the mirror lives; some states are kept for up to an hour, and must not change.
-func (s *sim) reads(ctx context.Context, m *Mirror, r *rand.Rand) {
-	sleep := func(most time.Duration) {
-		select {
-		case <-time.After(time.Duration(r.Int64N(int64(most)))):
-		case <-ctx.Done():
-		}
-	}
-	for ctx.Err() == nil && !s.died() && !s.t.Failed() {
-		sleep(time.Minute)
-		req := readstate.PinRequest{Timeout: time.Minute}
-		switch r.IntN(4) {
-		case 0:
-			req.WaitSource = true
-		case 1:
-			low, high := m.marks.low(), m.marks.high()
-			if high > low {
-				req.At = low + LSN(r.Uint64N(uint64(high-low)+1))
-			}
-		}
-		atLeast := LSN(0)
-		if req.WaitSource {
-			atLeast = s.source.end()
-		}
-		st, err := m.Pin(ctx, req)
-		if err != nil {
-			continue // not open yet, or at its end, or without a source
-		}
-		if st.LSN < atLeast {
-			s.t.Errorf("a read that waits for the source is at %s, which was at %s", st.LSN, atLeast)
-		}
-		for range 1 + r.IntN(3) {
-			s.model.Lock()
-			s.compare(st, false)
-			s.model.Unlock()
-			s.mu.Lock()
-			s.counts.Reads++
-			s.mu.Unlock()
-			if r.IntN(3) > 0 || s.died() {
-				break
-			}
-			sleep(time.Hour)
-		}
-		st.Release()
-	}
-}
-
-// simWarehouse asks the simulation before each call, and again when a commit is stored.
-type simWarehouse struct {
-	*fakeWarehouse
-	sim *sim
-}
-
-func (w simWarehouse) Load(ctx context.Context) (*iceberg.State, error) {
-	if err := w.sim.call("load"); err != nil {
-		return nil, err
-	}
-	return w.fakeWarehouse.Load(ctx)
-}
-
-func (w simWarehouse) RemoveOrphans(ctx context.Context) ([]string, error) {
-	if err := w.sim.call("remove orphans"); err != nil {
-		return nil, err
-	}
-	return w.fakeWarehouse.RemoveOrphans(ctx)
-}
-
-func (w simWarehouse) NewWriter(ctx context.Context, loc iceberg.TableLocation) (DataWriter, error) {
-	if err := w.sim.call("new data file"); err != nil {
-		return nil, err
-	}
-	x, err := w.fakeWarehouse.NewWriter(ctx, loc)
-	return simWriter{x, w.sim}, err
-}
-
-func (w simWarehouse) Commit(ctx context.Context, c iceberg.Commit) (*iceberg.Result, error) {
-	if err := w.sim.call("commit"); err != nil {
-		return nil, err
-	}
-	result, err := w.fakeWarehouse.Commit(ctx, c)
-	if err == nil && w.sim.dies("committed") {
-		return nil, errPowerCut
-	}
-	return result, err
-}
-
-func (w simWarehouse) Expire(ctx context.Context, most int, dryRun bool) (*iceberg.Expiry, error) {
-	if err := w.sim.call("expire"); err != nil {
-		return nil, err
-	}
-	x, err := w.fakeWarehouse.Expire(ctx, most, dryRun)
-	if err == nil && w.sim.dies("expired") {
-		return nil, errPowerCut
-	}
-	return x, err
-}
-
-func (w simWarehouse) DeleteUnreachable(ctx context.Context, paths []string) error {
-	if err := w.sim.call("delete files"); err != nil {
-		return err
-	}
-	return w.fakeWarehouse.DeleteUnreachable(ctx, paths)
-}
-
-func (w simWarehouse) Discard(ctx context.Context, path string) error {
-	if err := w.sim.call("discard"); err != nil {
-		return err
-	}
-	return w.fakeWarehouse.Discard(ctx, path)
-}
-
-// dies asks after a call that cannot be taken back whether it was the last.
-func (s *sim) dies(name string) bool { return errors.Is(s.call(name), errPowerCut) }
-
-type simWriter struct {
-	DataWriter
-	sim *sim
-}
-
-func (x simWriter) Write(rec arrow.RecordBatch) error {
-	if err := x.sim.call("write rows"); err != nil {
-		return err
-	}
-	return x.DataWriter.Write(rec)
-}
-
-func (x simWriter) Close() (iceberg.DataFile, error) {
-	if err := x.sim.call("close data file"); err != nil {
-		return iceberg.DataFile{}, err
-	}
-	return x.DataWriter.Close()
-}
-
-// simFiles asks the simulation before each call.
-type simFiles struct {
-	*fakeFiles
-	sim *sim
-}
-
-func (f simFiles) WriteFile(path string, data []byte) error {
-	if err := f.sim.call("write index"); err != nil {
-		return err
-	}
-	return f.fakeFiles.WriteFile(path, data)
-}
-
-func (f simFiles) Remove(path string) error {
-	if err := f.sim.call("remove index"); err != nil {
-		return err
-	}
-	return f.fakeFiles.Remove(path)
 }

@@ -38,17 +38,18 @@ type world struct {
 
 	// What the seed decides once.
 	history  time.Duration
-	nullBad  bool  // on_unrepresentable: null
-	spill    int64 // bytes from which a transaction counts as large; 0 for the default
-	pressure bool  // memory is always short: whatever can be flushed must be before the next change is applied
-	eager    bool  // keys of a transaction are looked up together, however few
-	faults   int   // tables that may still be made to fail
-	alters   bool  // columns come, go, and get other names
-	silence  bool  // rows go without a word on the stream
-	steady   bool  // not now
-	others   bool  // another engine commits to the tables too
-	sound    bool  // no effect fails
-	taken    int   // such changes that were taken over in place
+	nullBad  bool            // on_unrepresentable: null
+	spill    int64           // bytes from which a transaction counts as large; 0 for the default
+	pressure bool            // memory is always short: whatever can be flushed must be before the next change is applied
+	eager    bool            // keys of a transaction are looked up together, however few
+	faults   int             // tables that may still be made to fail
+	alters   bool            // columns come, go, and get other names
+	silence  bool            // rows go without a word on the stream
+	steady   bool            // not now
+	others   bool            // another engine commits to the tables too
+	sound    bool            // no effect fails
+	taken    int             // such changes that were taken over in place
+	spoiled  map[string]bool // by uuid, tables of which another engine did more than to move rows
 
 	sending bool // commits go to the mirror at once
 	copied  LSN  // the first copy's LSN
@@ -68,7 +69,7 @@ type world struct {
 
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), ware: newFakeWarehouse(), files: &fakeFiles{files: map[string][]byte{}},
-		clock: &fakeClock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, effectErr: map[string]error{}}
+		clock: &fakeClock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, effectErr: map[string]error{}, spoiled: map[string]bool{}}
 	w.dir = t.TempDir()
 	defs := modelTables()
 	for _, d := range defs {
