@@ -254,7 +254,8 @@ func (s *shop) compare() {
 	if len(status.Tables) != len(s.tables) {
 		s.t.Fatalf("the mirror has %d tables, the source %d", len(status.Tables), len(s.tables))
 	}
-	// One that was truncated under its first copy may have to be copied again.
+	caughtUp(s.pg, s.m) // which takes a look at the catalogue
+	// One that was truncated under its first copy, or while pgmirror was down, may have to be copied again.
 	s.m.WaitStatus("every table is streaming", func(status *mirror.Status) bool {
 		for _, table := range status.Tables {
 			if table.State == "failed" || table.InsertOnly {
@@ -263,7 +264,6 @@ func (s *shop) compare() {
 		}
 		return !slices.ContainsFunc(status.Tables, func(table mirror.TableStatus) bool { return table.State != "streaming" })
 	})
-	caughtUp(s.pg, s.m)
 	want, err := sourceContent(s.pg, s.tables, "")
 	must(s.t, err)
 	got, err := mirrorContent(s.m, s.tables)
