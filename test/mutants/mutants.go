@@ -112,6 +112,9 @@ var early map[*table][]earlyLookup
 	{name: "a merge takes the place of as many as it began with", tests: "^TestCompactionDuringMerge$", edits: []edit{{"mergeindex.go", "slices.Replace(t.indexes, at, at+len(left), j.out)", "slices.Replace(t.indexes, at, min(len(t.indexes), at+len(j.inputs)), j.out)"}}},
 	{name: "no merge while files are compacted", tests: "^TestMergeDuringCompaction$", edits: []edit{{"flusher.go", "			if !t.merging.TryLock() {\n", "			if !t.tidying.TryLock() {\n"},
 		{"flusher.go", "			t.merging.Unlock()\n", "			t.tidying.Unlock()\n"}}},
+	{name: "a table that has been replaced is stopped for another engine's change", tests: "^TestForeignChangeOfAReplacedTable$", edits: []edit{{"foreign.go", "	if !slices.Contains(m.tables, t) {\n		return\n	}\n	why :=", "	why :="}}},
+	{name: "a fault of the machine fails a table that another engine has rewritten", tests: "^TestForeignRewriteAndTheMachine$", edits: []edit{{"foreign.go", "	if context.Cause(ctx) != nil || !errors.Is(fault, iceberg.ErrCorrupt) {\n", "	if context.Cause(ctx) != nil {\n"}}},
+	{name: "what was good of a failed table is more after another engine's change", tests: "^TestModelWithAnotherWriter|^TestSimulation$", edits: []edit{{"foreign.go", "why.Good, why.Doubtful = min(why.Good, good), doubtful", "why.Good, why.Doubtful = good, doubtful"}}},
 	{name: "missing indexes are built all at once", tests: "^TestRebuildIndexes$", edits: []edit{{"recover.go", "		weight := min(most, home.segment.file.data.Rows*buildBytes)\n", "		weight := int64(0)\n"}}},
 	{name: "commit times do not count", tests: "^TestMemoryAccount$", edits: []edit{{"memory.go", "m.visible.Store(n + m.marks.timesBytes())", "m.visible.Store(n)"}}},
 	{name: "version loaded before the pin", tests: "^TestReadYourWrites$", edits: versionBefore(`	timeout := req.Timeout
