@@ -17,6 +17,10 @@
 //	stale      bytes of dead rows and vectors under a steady load │ those of live rows; visibility's size in memory
 //	sweeps     other batches, foldings, tiles       │ the defaults
 //
+// and with -part size a third:
+//
+//	size       a table of 100 million rows: memory, what an update writes, drain, restarts │ a table of a hundredth; pg_recvlogical; a clean restart
+//
 // Both sides of a ratio alternate (A B A B …, or A B B A …) and the medians are compared, so that what else the machine does falls on
 // both. Every section that wrote something through a mirror ends with pgmirror's own verify; a difference fails the run.
 //
@@ -29,5 +33,5 @@
 // Benchmarks of single structures stand beside the code; components runs some of them, and compare.sh compares two revisions.
 //
 // bench soak is another program in the same clothes: the mixes write for hours, clients read, and what grows is looked for (soak.go). Each
-// of the three has its part of docs/benchmarks.md.
+// of the four has its part of docs/benchmarks.md.
 package main
