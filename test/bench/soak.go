@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,8 +29,8 @@ import (
 //	oldest rows deleted ──▶                     ▲  ▲ └───── three pins, from the beginning to the end
 //	                                 samples ───┘  └─────── DuckDB, asked again and again
 //
-// What the mixes add to the tables is deleted at their other end, so that whatever grows all the same is the mirror's. Only
-// TPC-C's history grows: it has no key, so nothing can be deleted from it.
+// What the mixes add to the tables is deleted at their other end, so that whatever grows all the same is the mirror's. TPC-C's history, which has no key,
+// is truncated now and then.
 //
 // At the end the mirror compares itself with the source, a foreign Iceberg reader does, and each pin must still show the rows that
 // it showed at first. The second half of the samples is held against the first, whose beginning (the first tenth of the run, ten minutes at
@@ -54,8 +53,8 @@ var soakMixes = []struct {
 	{chbench, "ch", []string{"warehouse", "district", "customer", "item", "stock"}},
 }
 
-// soakSettings are what differs from pgmirror's defaults: everything that happens by time happens often.
-var soakSettings = []string{"--checkpoint-interval", "1s", "--snapshots", "keep=60,age=10m,grace=10s", "--read-state-limit", "1m", "--log-level", "warn"}
+// soakSettings are what differs from pgmirror's defaults, besides the checkpoint interval: everything that happens by time happens often.
+var soakSettings = []string{"--snapshots", "keep=60,age=10m,grace=10s", "--read-state-limit", "1m", "--log-level", "warn"}
 
 type soak struct {
 	*bench
@@ -65,6 +64,7 @@ type soak struct {
 	seed    uint64
 	readers int           // clients
 	states  int           // read states that they pin in the whole
+	cuts    time.Duration // checkpoint_interval
 	kills   time.Duration // between two kills, on average; 0: none
 	samples string        // CSV file of the samples; empty: none
 
@@ -88,7 +88,7 @@ type delay struct {
 }
 
 func newSoak() *soak {
-	return &soak{bench: &bench{}, delays: map[string][]delay{}, still: map[string]int64{}}
+	return &soak{bench: &bench{}, cuts: time.Second, delays: map[string][]delay{}, still: map[string]int64{}}
 }
 
 func soakMain(args []string) {
@@ -103,6 +103,7 @@ func soakMain(args []string) {
 	flags.IntVar(&s.readers, "clients", 64, "`number` of clients that pin read states")
 	flags.IntVar(&s.states, "states", 0, "read `states` in the whole; 0: 100,000 in two hours")
 	flags.DurationVar(&s.every, "every", 10*time.Second, "`time` between two samples")
+	flags.DurationVar(&s.cuts, "checkpoint-interval", time.Second, "the mirror's `setting`")
 	flags.DurationVar(&s.kills, "kill-every", 0, "kill the mirror with SIGKILL and start it again, at random, this `time` apart on average; no pins are held then")
 	flags.StringVar(&s.samples, "samples", "", "CSV `file` for the samples")
 	flags.StringVar(&out, "out", "", "Markdown `file` whose part to write, soak.svg beside it; empty prints it")
@@ -175,6 +176,11 @@ func (s *soak) prepare() (err error) {
 	return publishAll(s.pg)
 }
 
+// settings are the mirror's.
+func (s *soak) settings() []string {
+	return append([]string{"--checkpoint-interval", s.cuts.String()}, soakSettings...)
+}
+
 // start starts the mirror, anew or on what it has left, and waits until it follows.
 func (s *soak) start(ctx context.Context) error {
 	if s.port == 0 {
@@ -185,7 +191,7 @@ func (s *soak) start(ctx context.Context) error {
 		s.port = l.Addr().(*net.TCPAddr).Port
 		l.Close()
 	}
-	p, err := s.startMirror(s.pg, "soak", append(slices.Clone(soakSettings), "--listen", fmt.Sprintf("127.0.0.1:%d", s.port))...)
+	p, err := s.startMirror(s.pg, "soak", append(s.settings(), "--listen", fmt.Sprintf("127.0.0.1:%d", s.port))...)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -62,6 +63,32 @@ func TestPruneKeepsTheSize(t *testing.T) {
 	}
 }
 
+// What has no key is emptied when it is twice as large as it was loaded, and no order is left for delivery that is gone.
+func TestPruneEmptiesHistory(t *testing.T) {
+	pg := harness.StartPostgres(t)
+	if _, err := chbench.publish(pg, 0.005); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ sql, left string }{
+		{"SELECT 1", "4000"},
+		{"INSERT INTO history SELECT * FROM history", "8000"},
+		{"INSERT INTO history SELECT * FROM history LIMIT 1", "0"},
+	} {
+		if err := pg.Exec(c.sql, "UPDATE district SET d_next_o_id = d_next_o_id + 20", "SELECT prune()"); err != nil {
+			t.Fatal(err)
+		}
+		if n := pg.QueryRow("SELECT count(*) FROM history"); n != c.left {
+			t.Errorf("after %s history has %s rows, want %s", c.sql, n, c.left)
+		}
+		if n := pg.QueryRow("SELECT count(*) FROM new_order WHERE NOT EXISTS (SELECT FROM orders WHERE o_w_id = no_w_id AND o_d_id = no_d_id AND o_id = no_o_id)"); n != "0" {
+			t.Errorf("%s orders are gone and wait for delivery", n)
+		}
+	}
+	if n := pg.QueryRow("SELECT count(*) FROM orders"); n != "1600" { // of 100 of each district
+		t.Errorf("%s orders are left", n)
+	}
+}
+
 // A short soak of the real program comes through, with pins that stay and with kills, and writes its part of the document and the plots.
 func TestSoak(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "pgmirror")
@@ -80,7 +107,7 @@ func TestSoak(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, part := range []string{"<!-- part: soak -->", "| resident memory", "| files of a table, at most", "| longest turn of the applier | ", "| write amplification, bytes of changes | "} {
+			for _, part := range []string{"<!-- part: soak -->", "| resident memory", "| files of a table, at most", "| longest turn of the applier | ", "| write amplification, bytes of changes | ", "| metadata, bytes of changes | "} {
 				if !strings.Contains(string(text), part) {
 					t.Errorf("the document has no %q:\n%s", part, text)
 				}
@@ -136,21 +163,38 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// What copies wrote to data files counts for nothing; without the metric the sample is an error, not 0.
-func TestBytesToFiles(t *testing.T) {
-	metrics := map[string]float64{"pgmirror_changes_bytes_total": 1000}
-	for i, kind := range []string{"flush", "compaction", "copy", "vectors", "metadata", "index"} {
+// Each kind of file is taken but the data files of copies; without one of the metrics the sample is an error, not 0.
+func TestTakeWritten(t *testing.T) {
+	kinds := []string{"flush", "compaction", "copy", "vectors", "metadata", "index"}
+	metrics := map[string]float64{}
+	for i, kind := range kinds {
 		metrics[`pgmirror_written_bytes_total{kind="`+kind+`"}`] = float64(int(1) << i)
 	}
-	if sum, err := bytesToFiles(metrics); err != nil || sum != 63-4 {
-		t.Errorf("%v bytes, %v", sum, err)
+	v := map[string]float64{}
+	sum := 0.0
+	if err := takeWritten(metrics, v); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := bytesToFiles(map[string]float64{}); err == nil {
-		t.Error("no error without the metric")
+	for name, value := range v {
+		if !strings.HasPrefix(name, writtenKind) {
+			t.Errorf("%s was taken", name)
+		}
+		sum += value
+	}
+	if sum != 63-4 {
+		t.Errorf("%v bytes", sum)
+	}
+	for _, kind := range []string{"metadata", "index"} {
+		fewer := maps.Clone(metrics)
+		delete(fewer, `pgmirror_written_bytes_total{kind="`+kind+`"}`)
+		if err := takeWritten(fewer, v); err == nil {
+			t.Errorf("no error without the metric of %s", kind)
+		}
 	}
 }
 
-// The second half's bytes to files are held against its row changes, and a soak that does not write is no success. What came before counts in the first half.
+// The second half's bytes of all kinds of files are held against its row changes, but for metadata, and a soak that does not write is no success. What came
+// before counts in the first half.
 func TestBytesAreJudged(t *testing.T) {
 	for _, c := range []struct {
 		early, late float64 // bytes to files for each byte of changes, of the two halves
@@ -160,7 +204,8 @@ func TestBytesAreJudged(t *testing.T) {
 		s.length = 2 * time.Hour
 		files, changes := 0.0, 0.0
 		for at := time.Duration(0); at < s.length; at += time.Minute {
-			s.taken = append(s.taken, sample{at, map[string]float64{"bytes to files": files, "bytes of changes": changes}})
+			s.taken = append(s.taken, sample{at, map[string]float64{writtenKind + "flush": files / 2, writtenKind + "compaction": files / 4, writtenKind + "vectors": files / 8, writtenKind + "index": files / 8,
+				writtenKind + "metadata": 10 * files, "bytes of changes": changes}})
 			ratio := c.early
 			if at >= s.length/2 {
 				ratio = c.late

@@ -20,7 +20,7 @@ const (
 	visibilityMost = 1.05
 	// amplificationMost is twice what compaction costs a table in theory, 4.1 for 2,000 flushes (docs/decisions/0013-compaction.md), and one for the flush.
 	amplificationMost = 9.0
-	// bytesMost is for what the mirror writes to files, for each byte of the row changes.
+	// bytesMost is for what the mirror writes to files, for each byte of the row changes, but for metadata: its size goes by commits (docs/decisions/0032-what-a-commit-costs.md).
 	bytesMost = 6.0
 )
 
@@ -184,13 +184,20 @@ func (s *soak) amplification(h halves, judged func(goal) goals) {
 		s.report.add(line{what, fmt.Sprintf(format, b), fmt.Sprintf(format, a), times(b / a), bounds, note})
 	}
 	add("row changes a second", "%.0f", rows2/seconds2, rows1/seconds1, fmt.Sprintf("of both mixes, %d asked for, and what is deleted to keep the tables' size", s.rate))
-	add("checkpoints a second", "%.2f", checkpoints2/seconds2, checkpoints1/seconds1, "`checkpoint_interval` 1 s")
+	add("checkpoints a second", "%.2f", checkpoints2/seconds2, checkpoints1/seconds1, "`checkpoint_interval` "+s.cuts.String())
 	rowsTwice := (flushed2 + compacted2) / flushed2
 	add("write amplification, rows", "%.2f", rowsTwice, (flushed1+compacted1)/flushed1, "rows written to files, by flushes and compaction, for each row that was flushed", judged(atMost(rowsTwice, amplificationMost, "%g"))...)
-	files1, files2 := added("bytes to files")
 	changes1, changes2 := added("bytes of changes")
-	bytes := files2 / changes2
-	add("write amplification, bytes of changes", "%.2f", bytes, files1/changes1, "bytes written to data files (copies left out), deletion vectors, metadata and FileIndexes, for each byte of the row changes", judged(atMost(bytes, bytesMost, "%g"))...)
+	all1, all2 := 0.0, 0.0
+	var kinds []string
+	for _, kind := range writtenKinds {
+		of1, of2 := added(writtenKind + kind)
+		all1, all2 = all1+of1/changes1, all2+of2/changes2
+		kinds = append(kinds, fmt.Sprintf("%s %.2f", kind, of2/changes2))
+	}
+	metadata1, metadata2 := added(writtenKind + "metadata")
+	add("write amplification, bytes of changes", "%.2f", all2, all1, "bytes written to data files (copies left out), deletion vectors and FileIndexes, for each byte of the row changes: "+strings.Join(kinds, ", "), judged(atMost(all2, bytesMost, "%g"))...)
+	add("metadata, bytes of changes", "%.2f", metadata2/changes2, metadata1/changes1, fmt.Sprintf("for each byte of the row changes; %.1f MiB a minute: each commit of a table writes its metadata file with all retained snapshots", mebibytes(metadata2)/seconds2*60))
 	add("write amplification, bytes", "%.2f", written2/wal2, written1/wal1, "bytes that the process wrote to disk, metadata and the catalog included, for each byte of the source's WAL")
 	add("CPU of `pgmirror run`, percent of a core", "%.1f", cpu2/seconds2*100, cpu1/seconds1*100, "")
 }
@@ -216,7 +223,7 @@ func (s *soak) publish(out string) error {
 		pins = fmt.Sprintf("the mirror was killed %d times", s.killed.Load())
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, soakIntroduction, strings.Join(soakSettings, " "), s.readers, s.pinned.Load(), pins, s.every)
+	fmt.Fprintf(&b, soakIntroduction, strings.Join(s.settings(), " "), s.readers, s.pinned.Load(), pins, s.every)
 	r := &s.report
 	fmt.Fprintf(&b, "- Machine: %s\n- Commit: %s\n- Date: %s; %s of writing, seed %d, scale %g\n- Load average before %s, after %s\n", r.machine, r.commit,
 		time.Now().UTC().Format("2006-01-02 15:04 UTC"), s.length, s.seed, r.scale, r.loadBefore, r.loadAfter)

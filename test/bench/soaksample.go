@@ -109,7 +109,7 @@ func (s *soak) sampleMetrics(ctx context.Context, v map[string]float64) error {
 		v[name] = value
 	}
 	v["longest turn"] *= 1000
-	if v["bytes to files"], err = bytesToFiles(metrics); err != nil {
+	if err := takeWritten(metrics, v); err != nil {
 		return err
 	}
 	v["Go heap"] = mebibytes(metrics["go_memstats_heap_inuse_bytes"])
@@ -119,18 +119,22 @@ func (s *soak) sampleMetrics(ctx context.Context, v map[string]float64) error {
 	return nil
 }
 
-// bytesToFiles is what was written to files, but for the data files of copies.
-func bytesToFiles(metrics map[string]float64) (sum float64, err error) {
-	const metric, copies = "pgmirror_written_bytes_total", `{kind="copy"}`
-	if _, ok := metrics[metric+copies]; !ok {
-		return 0, fmt.Errorf("there is no metric %s", metric+copies)
-	}
-	for name, value := range metrics {
-		if labels, ok := strings.CutPrefix(name, metric); ok && labels != copies {
-			sum += value
+// writtenKinds are the kinds of files of which the bytes that are written go by the row changes, as the metric names them.
+var writtenKinds = []string{"flush", "compaction", "vectors", "index"}
+
+// writtenKind is the prefix of the names of what was written by kind.
+const writtenKind = "written: "
+
+// takeWritten takes what was written to files, but for the data files of copies.
+func takeWritten(metrics, v map[string]float64) error {
+	for _, kind := range append([]string{"metadata"}, writtenKinds...) {
+		value, ok := metrics[`pgmirror_written_bytes_total{kind="`+kind+`"}`]
+		if !ok {
+			return fmt.Errorf("there is no metric of the bytes written as %s", kind)
 		}
+		v[writtenKind+kind] = value
 	}
-	return sum, nil
+	return nil
 }
 
 // scrape reads the metrics, by name and labels as they are written.
