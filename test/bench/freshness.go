@@ -105,12 +105,7 @@ func (b *bench) freshnessAt(ctx context.Context, pg *harness.Postgres, m *mirror
 
 // costs reports CPU and memory under the load.
 func (b *bench) costs(ctx context.Context, m *mirrorProcess, percent, reached float64, rows int) error {
-	client, err := m.dial(ctx)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	st, err := statusOf(ctx, client)
+	st, err := m.status(ctx)
 	if err != nil {
 		return err
 	}

@@ -159,6 +159,16 @@ func (p *mirrorProcess) ready(ctx context.Context) error {
 	}
 }
 
+// status asks for it over a connection of its own.
+func (p *mirrorProcess) status(ctx context.Context) (*mirror.Status, error) {
+	client, err := p.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	return statusOf(ctx, client)
+}
+
 func statusOf(ctx context.Context, client *readstate.Client) (*mirror.Status, error) {
 	text, err := client.Status(ctx)
 	if err != nil {

@@ -313,12 +313,7 @@ func (s *soak) settle(ctx context.Context) error {
 // end stops the mirror and looks at what it leaves.
 func (s *soak) end(ctx context.Context) error {
 	m := s.mirror.Load()
-	client, err := m.dial(ctx)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	st, err := statusOf(ctx, client)
+	st, err := m.status(ctx)
 	if err != nil {
 		return err
 	}
